@@ -1,0 +1,49 @@
+"""Transductive few-shot learning: a few labelled vectors, many unlabelled ones, all labelled together."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from a2lp._version import __version__
+
+if TYPE_CHECKING:
+    from a2lp.errors import A2LPError as A2LPError
+    from a2lp.errors import A2LPWarning as A2LPWarning
+    from a2lp.estimators import A2LPClassifier as A2LPClassifier
+    from a2lp.estimators import ImprintingClassifier as ImprintingClassifier
+    from a2lp.estimators import LabelPropagationClassifier as LabelPropagationClassifier
+    from a2lp.estimators import PrototypicalClassifier as PrototypicalClassifier
+    from a2lp.methods.base import Method as Method
+    from a2lp.methods.registry import create as create
+    from a2lp.methods.registry import methods as methods
+    from a2lp.tasks.batch import Prediction as Prediction
+    from a2lp.tasks.batch import TaskBatch as TaskBatch
+    from a2lp.tasks.lists import TaskList as TaskList
+
+_WHERE = {
+    "A2LPClassifier": "a2lp.estimators",
+    "A2LPError": "a2lp.errors",
+    "A2LPWarning": "a2lp.errors",
+    "ImprintingClassifier": "a2lp.estimators",
+    "LabelPropagationClassifier": "a2lp.estimators",
+    "Method": "a2lp.methods.base",
+    "Prediction": "a2lp.tasks.batch",
+    "PrototypicalClassifier": "a2lp.estimators",
+    "TaskBatch": "a2lp.tasks.batch",
+    "TaskList": "a2lp.tasks.lists",
+    "create": "a2lp.methods.registry",
+    "methods": "a2lp.methods.registry",
+}
+
+__all__ = ["__version__", *_WHERE]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'a2lp' has no attribute {name!r}")
+    return getattr(import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,106 @@
+"""The array-API shim: the few operations that the standard does not have, for any array library.
+
+A library is recognised by the arrays that come in; nothing is imported for the user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from array_api_compat import array_namespace, device, is_numpy_namespace, is_torch_namespace
+
+from a2lp.errors import InputError
+
+Array = Any
+Namespace = Any
+
+
+def namespace(*arrays: Array) -> Namespace:
+    """The array-API namespace of some arrays; lists and scalars count as NumPy."""
+    known = [a for a in arrays if a is not None]
+    try:
+        return array_namespace(*known)
+    except TypeError as error:
+        kinds = sorted({f"{type(a).__module__}.{type(a).__name__}" for a in known})
+        raise InputError(
+            f"arrays of {', '.join(kinds)} cannot be used together; all arrays of a batch must come from one "
+            "array library (NumPy, torch, or another that follows the array API). Convert them first."
+        ) from error
+
+
+def is_numpy(xp: Namespace) -> bool:
+    """Whether a namespace is NumPy's."""
+    return bool(is_numpy_namespace(xp))
+
+
+def is_torch(xp: Namespace) -> bool:
+    """Whether a namespace is torch's."""
+    return bool(is_torch_namespace(xp))
+
+
+def to_numpy(x: Array) -> np.ndarray[Any, Any]:
+    """A NumPy copy or view of any array, moved to the host where it must be."""
+    if isinstance(x, np.ndarray):
+        return x
+    if hasattr(x, "detach"):  # a torch tensor, possibly on a device or with a gradient
+        return np.asarray(x.detach().cpu())
+    return np.asarray(x)
+
+
+def like(x: Any, reference: Array, dtype: Any = None) -> Array:
+    """NumPy values as an array of the library and device of ``reference``."""
+    xp = namespace(reference)
+    if is_numpy(xp):
+        return np.asarray(x, dtype=dtype)
+    return xp.asarray(np.asarray(x), dtype=dtype, device=device(reference))
+
+
+def kth_largest(x: Array, k: int) -> Array:
+    """The ``k``-th largest value along the last axis (k = 1: the largest), with that axis kept."""
+    xp = namespace(x)
+    n = x.shape[-1]
+    if is_numpy(xp):
+        return np.partition(x, n - k, axis=-1)[..., n - k : n - k + 1]
+    if is_torch(xp):
+        return x.topk(k, dim=-1).values[..., -1:]
+    return xp.sort(x, axis=-1)[..., n - k : n - k + 1]
+
+
+def softmax(x: Array) -> Array:
+    """Softmax along the last axis, shifted so that nothing overflows."""
+    xp = namespace(x)
+    e = xp.exp(x - xp.max(x, axis=-1, keepdims=True))
+    return e / xp.sum(e, axis=-1, keepdims=True)
+
+
+def one_hot(codes: Array, n_classes: int, dtype: Any) -> Array:
+    """Rows of zeros with a one at ``codes``; shape ``(*codes.shape, n_classes)``."""
+    xp = namespace(codes)
+    classes = xp.arange(n_classes, dtype=codes.dtype, device=device(codes))
+    return xp.astype(codes[..., None] == classes, dtype)
+
+
+def cholesky_solve(factor: Array, right: Array) -> Array:
+    """Solve ``M X = right`` for a batch, given the lower Cholesky factor of ``M``."""
+    xp = namespace(factor, right)
+    if is_numpy(xp):
+        return scipy.linalg.cho_solve((factor, True), right, check_finite=False)
+    if is_torch(xp):
+        return right.cholesky_solve(factor)
+    half = xp.linalg.solve(factor, right)
+    return xp.linalg.solve(xp.matrix_transpose(factor), half)
+
+
+def chunks(total: int, size: int) -> Iterator[slice]:
+    """Consecutive slices of at most ``size`` that cover ``range(total)``."""
+    for start in range(0, total, size):
+        yield slice(start, min(start + size, total))
+
+
+def concat_batches(parts: list[Any], join: Callable[[list[Array]], Array]) -> Any:
+    """Join a list of equal NamedTuples field by field; a field that is None stays None."""
+    first = parts[0]
+    return type(first)(*(None if field[0] is None else join(list(field)) for field in zip(*parts, strict=True)))

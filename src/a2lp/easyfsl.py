@@ -1,0 +1,96 @@
+"""Methods behind the interface that few-shot code in torch often has: support set in, query scores out.
+
+``process_support_set(images, labels)`` and then ``forward(images)``, as in the easyfsl package, so that a
+loop over such classifiers takes these as one more. Nothing is learned: no gradient flows through.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from a2lp.errors import InputError, ShapeError
+from a2lp.methods.registry import create
+from a2lp.tasks.batch import Prediction, TaskBatch
+
+Tensor = Any
+
+
+class FewShotClassifier(nn.Module):  # type: ignore[misc]
+    """A method as a torch module, for one task at a time.
+
+    Parameters
+    ----------
+    method : str
+        One of ``a2lp.methods()``.
+    backbone : torch.nn.Module, optional
+        Turns images into vectors (n, d), in the mode it is in: call ``eval()`` first. Without one, the images
+        must be vectors already.
+    **params
+        The method's own parameters.
+
+    Attributes
+    ----------
+    prediction : Prediction or None
+        What the method said last, as a batch of one task: labels, which queries were reached, steps, losses.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from a2lp.easyfsl import FewShotClassifier
+    >>> classifier = FewShotClassifier("prototypical")
+    >>> classifier.process_support_set(torch.eye(2), torch.tensor([0, 1]))
+    >>> classifier(torch.tensor([[0.1, 0.9]])).argmax(dim=1).tolist()
+    [1]
+    """
+
+    def __init__(self, method: str = "a2lp", backbone: Any = None, **params: Any) -> None:
+        super().__init__()
+        self.method = create(method, **params)
+        self.backbone = nn.Identity() if backbone is None else backbone
+        self.prediction: Prediction | None = None
+        self._support: tuple[Tensor, Tensor] | None = None
+
+    @staticmethod
+    def is_transductive() -> bool:
+        """Whether the queries of a task must come together; always so here."""
+        return True
+
+    def process_support_set(self, support_images: Tensor, support_labels: Tensor) -> None:
+        """Take the labelled examples of a task.
+
+        Parameters
+        ----------
+        support_images : tensor (s, ...)
+        support_labels : tensor (s,)
+        """
+        self._support = (self._embed("support", support_images), support_labels)
+
+    def forward(self, query_images: Tensor) -> Tensor:
+        """Probabilities (q, c) of all queries of the task; columns are the support's labels, sorted.
+
+        A query that no label reaches has a uniform row, whose argmax says nothing; ``prediction`` has its
+        label.
+
+        Parameters
+        ----------
+        query_images : tensor (q, ...)
+        """
+        if self._support is None:
+            raise InputError("there is no support set yet. Call process_support_set(images, labels) first.")
+        support, labels = self._support
+        query = self._embed("query", query_images)
+        self.prediction = self.method.predict(TaskBatch(support[None], labels[None], query[None]))
+        return self.prediction.probabilities[0]
+
+    def _embed(self, name: str, images: Tensor) -> Tensor:
+        with torch.no_grad():
+            vectors = self.backbone(images)
+        if vectors.ndim != 2:
+            raise ShapeError(
+                f"{name} images of shape {tuple(images.shape)} became {tuple(vectors.shape)}, and vectors "
+                "(n, d) are needed. Pass a backbone that ends in them, e.g. with torch.nn.Flatten()."
+            )
+        return vectors

@@ -1,0 +1,215 @@
+"""The loop for many tasks at once, on any array library: NumPy, torch on any device, and others.
+
+The gradient is the closed form of ``reference``, for the rows of the anchors only; similarities between points
+that never move are computed once. One Cholesky factor a step serves both solves.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from array_api_compat import device
+from threadpoolctl import threadpool_limits
+
+from a2lp.arrays import (
+    Array,
+    Namespace,
+    cholesky_solve,
+    chunks,
+    concat_batches,
+    is_numpy,
+    kth_largest,
+    namespace,
+    one_hot,
+)
+from a2lp.engines.contract import Callback, Problem, Result, Settings, Step
+from a2lp.graph import degrees, neighbours, share
+from a2lp.optimizers import Moments
+from a2lp.preprocess import l2
+
+# What the loop holds at a time. NumPy: small enough for a core's second-level cache to serve it, large enough to
+# hide Python's overhead. Elsewhere: a bound on memory only.
+_NUMPY_CHUNK_BYTES = 8 << 20
+_DEVICE_CHUNK_BYTES = 2 << 30
+
+
+class Batched:
+    """Array-API engine, chunked over tasks; on NumPy the chunks run on all cores."""
+
+    name = "batched"
+
+    def run(self, problem: Problem, settings: Settings, callback: Callback | None = None) -> Result:
+        """Solve a batch of tasks in the precision that came in."""
+        xp = namespace(problem.support)
+        tasks = int(problem.support.shape[0])
+        parts = list(chunks(tasks, _chunk_size(problem, xp)))
+
+        def solve(part: slice) -> Result:
+            piece = Problem(problem.support[part], problem.rest[part], problem.codes[part], problem.n_classes)
+            return _solve(piece, settings, callback, part)
+
+        if is_numpy(xp):
+            # BLAS threads hurt at this size; a core has a chunk of its own instead
+            workers = 1 if callback is not None else min(len(parts), os.cpu_count() or 1)
+            with threadpool_limits(1), ThreadPoolExecutor(workers) as pool:
+                results = list(pool.map(solve, parts))
+        else:
+            results = [solve(part) for part in parts]
+        joined: Result = concat_batches(results, lambda arrays: xp.concat(arrays, axis=0))
+        return joined
+
+
+def _chunk_size(problem: Problem, xp: Namespace) -> int:
+    _, s, d = problem.support.shape
+    n = s + problem.rest.shape[1]
+    itemsize = 4 if problem.support.dtype == xp.float32 else 8
+    per_task = itemsize * int(12 * n * n + n * d + 8 * s * d)
+    return max(1, (_NUMPY_CHUNK_BYTES if is_numpy(xp) else _DEVICE_CHUNK_BYTES) // per_task)
+
+
+class _Fixed(NamedTuple):
+    """What no step changes."""
+
+    rest: Array  # (b, m, d)
+    rest_sim: Array  # (b, m, m)  diagonal -1
+    rest_best: Array  # (b, m, min(k, m))  largest similarities of each row
+    labels: Array  # (b, n, c)  eq. 4
+    eye: Array  # (n, n)
+
+
+class _Forward(NamedTuple):
+    """One evaluation of eq. 1-5, with what the gradient needs again."""
+
+    sim: Array  # (b, s, n)  rows of the anchors
+    share: Array  # (b, s, n)
+    degrees: Array  # (b, n)
+    factor: Array  # (b, n, n)
+    z: Array  # (b, n, c)
+
+
+def _fix(problem: Problem, k: int) -> _Fixed:
+    xp = namespace(problem.support)
+    rest = problem.rest
+    b, s, _ = problem.support.shape
+    m = rest.shape[1]
+    where = device(rest)
+    sim = rest @ xp.matrix_transpose(rest)
+    sim = xp.where(xp.eye(m, dtype=xp.bool, device=where), -1.0, xp.clip(sim, min=0.0))
+    best = sim if k >= m else xp.sort(sim, axis=-1)[..., m - k :]
+    labels = xp.concat(
+        [
+            one_hot(problem.codes, problem.n_classes, rest.dtype),
+            xp.zeros((b, m, problem.n_classes), dtype=rest.dtype, device=where),
+        ],
+        axis=1,
+    )
+    return _Fixed(rest, sim, best, labels, xp.eye(s + m, dtype=rest.dtype, device=where))
+
+
+def _forward(anchors: Array, fixed: _Fixed, settings: Settings) -> _Forward:
+    xp = namespace(anchors)
+    s = anchors.shape[1]
+    k = settings.n_neighbors
+    within = anchors @ xp.matrix_transpose(anchors)
+    within = xp.where(xp.eye(s, dtype=xp.bool, device=device(anchors)), -1.0, xp.clip(within, min=0.0))
+    across = xp.clip(anchors @ xp.matrix_transpose(fixed.rest), min=0.0)  # (b, s, m)
+    back = xp.matrix_transpose(across)  # (b, m, s)
+    top = xp.concat([within, across], axis=2)  # (b, s, n)
+    sim = xp.concat([top, xp.concat([back, fixed.rest_sim], axis=2)], axis=1)  # (b, n, n)
+    threshold = xp.concat([kth_largest(top, k), kth_largest(xp.concat([back, fixed.rest_best], axis=2), k)], axis=1)
+    shared = share(neighbours(sim, k, threshold), sim.dtype)
+    weights = shared * _power(xp.clip(sim, min=0.0), settings.gamma)  # (b, n, n)  eq. 1
+    degree = degrees(weights)  # (b, n)  eq. 3
+    scale = 1.0 / xp.sqrt(degree)
+    system = fixed.eye - settings.alpha * (scale[:, :, None] * weights * scale[:, None, :])  # eq. 2
+    factor = xp.linalg.cholesky(system)
+    z = cholesky_solve(factor, fixed.labels)  # (b, n, c)  eq. 5
+    return _Forward(xp.clip(top, min=0.0), shared[:, :s], degree, factor, z)
+
+
+def _gradient(anchors: Array, fixed: _Fixed, forward: _Forward, dz: Array, settings: Settings) -> Array:
+    """dL/dV of the anchors (b, s, d) from dL/dZ (b, n, c)."""
+    xp = namespace(anchors)
+    s = anchors.shape[1]
+    z, degree = forward.z, forward.degrees
+    adjoint = cholesky_solve(forward.factor, dz)  # (b, n, c)
+    d_degree = -(xp.sum(adjoint * (z - fixed.labels), axis=-1) + xp.sum(z * (adjoint - dz), axis=-1)) / (2 * degree)
+    scale = 1.0 / xp.sqrt(degree)
+    # both orders of the outer product at once: the graph is symmetric
+    pairs = xp.concat([adjoint[:, :s], z[:, :s]], axis=2) @ xp.matrix_transpose(xp.concat([z, adjoint], axis=2))
+    d_weight = settings.alpha * scale[:, :s, None] * scale[:, None, :] * pairs
+    d_weight = d_weight + d_degree[:, :s, None] + d_degree[:, None, :]  # (b, s, n)
+    coefficient = forward.share * _slope(forward.sim, settings.gamma) * d_weight
+    return coefficient[:, :, :s] @ anchors + coefficient[:, :, s:] @ fixed.rest
+
+
+def _power(x: Array, gamma: float) -> Array:
+    return x * x * x if gamma == 3 else x**gamma
+
+
+def _slope(x: Array, gamma: float) -> Array:
+    """d[x]_+^gamma / dx, zero where x is."""
+    xp = namespace(x)
+    if gamma == 3:
+        return 3 * x * x
+    positive = x > 0
+    return xp.where(positive, gamma * xp.where(positive, x, xp.ones_like(x)) ** (gamma - 1), xp.zeros_like(x))
+
+
+def _solve(problem: Problem, settings: Settings, callback: Callback | None, tasks: slice) -> Result:
+    """Algorithm 1 for a chunk of tasks."""
+    xp = namespace(problem.support)
+    b, s, _ = problem.support.shape
+    where = device(problem.support)
+    fixed = _fix(problem, settings.n_neighbors)
+    anchors = problem.support
+    optimizer = settings.make_optimizer()
+    state: Moments | None = optimizer.init(anchors)
+    active = xp.ones((b,), dtype=xp.bool, device=where)
+    taken = xp.full((b,), settings.steps, device=where)
+    losses: list[Array] = []
+    stops = settings.loss_tol is not None or settings.grad_tol is not None
+    forward = _forward(anchors, fixed, settings)
+    for step in range(settings.steps):
+        loss = settings.loss(forward.z[:, :s], forward.z[:, s:], fixed.labels[:, :s])
+        value, d_anchors, d_rest = loss
+        losses.append(value if not losses else xp.where(active, value, losses[-1]))
+        if callback is not None:
+            callback(Step(step, tasks, anchors, value, forward.z))
+        if step >= settings.updates and not stops:
+            break
+        if d_rest is None:
+            d_rest = xp.zeros_like(forward.z[:, s:])
+        gradient = _gradient(anchors, fixed, forward, xp.concat([d_anchors, d_rest], axis=1), settings)
+        if settings.renormalize:
+            gradient = gradient - xp.sum(gradient * anchors, axis=-1, keepdims=True) * anchors
+        if stops:
+            done = active & _met(value, gradient, settings)
+            taken = xp.where(done, xp.full_like(taken, step), taken)
+            active = active & ~done
+            if not bool(xp.any(active)):
+                break
+        if step >= settings.updates:
+            break
+        state, move = optimizer.update(state, gradient)
+        moved = anchors + move
+        if settings.renormalize:
+            moved = l2(moved)
+        anchors = xp.where(active[:, None, None], moved, anchors) if stops else moved
+        forward = _forward(anchors, fixed, settings)
+    losses += losses[-1:] * (settings.steps - len(losses))
+    curve = xp.stack(losses, axis=1) if losses else xp.zeros((b, 0), dtype=anchors.dtype, device=where)
+    return Result(forward.z, anchors, curve, taken, ~active)
+
+
+def _met(value: Array, gradient: Array, settings: Settings) -> Array:
+    """Which tasks are within a tolerance (b,)."""
+    xp = namespace(value)
+    met = xp.zeros_like(value, dtype=xp.bool)
+    if settings.loss_tol is not None:
+        met = met | (value <= settings.loss_tol)
+    if settings.grad_tol is not None:
+        met = met | (xp.max(xp.abs(gradient), axis=(1, 2)) <= settings.grad_tol)
+    return met

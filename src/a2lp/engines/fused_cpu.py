@@ -1,0 +1,66 @@
+"""The loop as compiled code, a task to a core: the engine for NumPy arrays."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from a2lp.engines.contract import Callback, Problem, Result, Settings
+from a2lp.errors import InputError
+
+
+class FusedCPU:
+    """All steps of a task in one compiled call; tasks are spread over all cores, without the GIL."""
+
+    name = "fused_cpu"
+
+    def run(self, problem: Problem, settings: Settings, callback: Callback | None = None) -> Result:
+        """Solve a batch of tasks in the precision that came in."""
+        from a2lp.engines import _cpu_kernel as kernel
+        from a2lp.engines._cpu_losses import CODES
+
+        if callback is not None:
+            raise InputError(
+                "engine='fused_cpu' runs all steps of a task in one call, so it cannot call back at each. "
+                "Use engine='auto' or 'batched'."
+            )
+        support, rest, codes, n_classes = problem
+        b, s, d = support.shape
+        m, dtype = rest.shape[1], support.dtype
+        off = -1.0  # no loss and no gradient is this small
+        floats = np.array(
+            [
+                settings.gamma, settings.alpha, settings.tau, settings.scale(s), settings.lr, *settings.betas, settings.eps,
+                off if settings.loss_tol is None else settings.loss_tol,
+                off if settings.grad_tol is None else settings.grad_tol,
+            ],
+            dtype,
+        )  # fmt: skip
+        integers = np.array(
+            [
+                settings.n_neighbors, settings.steps, settings.updates, CODES[settings.numerics],
+                settings.optimizer == "adam", settings.renormalize, n_classes,
+            ],
+            np.int64,
+        )  # fmt: skip
+        z, anchors = np.empty((b, s + m, n_classes), dtype), np.empty((b, s, d), dtype)
+        losses = np.empty((b, settings.steps), dtype)
+        steps, converged = np.empty(b, np.int64), np.empty(b, bool)
+
+        def solve(i: int) -> None:
+            by_class = np.argsort(codes[i], kind="stable")
+            # the caller's order, support first, in places of the kernel's order, rest first
+            order = np.concatenate([m + np.argsort(by_class, kind="stable"), np.arange(m)])
+            z_i, anchors_i = np.empty((m + s, n_classes), dtype), np.empty((s, d), dtype)
+            steps[i], converged[i] = kernel.solve_task(
+                np.ascontiguousarray(support[i][by_class]), np.ascontiguousarray(rest[i]), codes[i][by_class],
+                order, floats, integers, z_i, anchors_i, losses[i],
+            )  # fmt: skip
+            z[i] = z_i[order]
+            anchors[i, by_class] = anchors_i
+
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            list(pool.map(solve, range(b)))
+        return Result(z, anchors, losses, steps, converged)

@@ -1,0 +1,121 @@
+"""The paper, line by line: one task, NumPy, float64. Every other engine is tested against this one.
+
+Sizes: n points of a task, of which the first s are anchors; c classes; d dimensions.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from a2lp.arrays import like, namespace, to_numpy
+from a2lp.engines.contract import Callback, Problem, Result, Settings, Step
+from a2lp.graph import DEGREE_OFFSET
+from a2lp.preprocess import l2
+
+F64 = np.ndarray[Any, np.dtype[np.float64]]
+
+
+class Graph(NamedTuple):
+    """One task's graph, with what its gradient needs again."""
+
+    sim: F64  # (n, n)  [v_i . v_j]_+
+    mask: F64  # (n, n)  1 where row i keeps column j
+    degrees: F64  # (n,)
+    system: F64  # (n, n)  I - alpha S
+
+
+def build_graph(V: F64, k: int, gamma: float, alpha: float) -> Graph:
+    """Eq. 1 to 3, and the matrix of eq. 5."""
+    n = len(V)
+    sim = np.maximum(V @ V.T, 0)  # (n, n)
+    np.fill_diagonal(sim, -1)  # i != j in eq. 1
+    mask = np.zeros((n, n))
+    for i in range(n):
+        nearest = np.argsort(-sim[i], kind="stable")[:k]  # stable: ties go to the lower index
+        mask[i, nearest] = 1
+    np.fill_diagonal(sim, 0)
+    A = mask * sim**gamma  # (n, n)  eq. 1
+    W = (A + A.T) / 2
+    D = W.sum(axis=1) + DEGREE_OFFSET  # (n,)  eq. 3, of W: the paper's calligraphic W there is a slip
+    S = W / np.sqrt(np.outer(D, D))  # (n, n)  eq. 2
+    return Graph(sim, mask, D, np.eye(n) - alpha * S)
+
+
+def anchor_gradient(
+    V: F64, Y: F64, Z: F64, H: F64, graph: Graph, factor: Any, s: int, gamma: float, alpha: float
+) -> F64:
+    """dL/dV of the s anchors from H = dL/dZ, through eq. 5, 2 and 1 by hand; the mask is a constant of the step."""
+    D = graph.degrees
+    adjoint = scipy.linalg.cho_solve(factor, H)  # (n, c)  the system is symmetric
+    # alpha S Z = Z - Y and alpha S adjoint = adjoint - H spare two products with S
+    dD = -((adjoint * (Z - Y)).sum(axis=1) + (Z * (adjoint - H)).sum(axis=1)) / (2 * D)  # (n,)
+    dW = alpha * (adjoint @ Z.T) / np.sqrt(np.outer(D, D)) + dD[:, None]  # (n, n)
+    dA = (dW + dW.T) / 2
+    slope = np.where(graph.sim > 0, gamma * np.where(graph.sim > 0, graph.sim, 1.0) ** (gamma - 1), 0.0)
+    dG = dA * graph.mask * slope  # (n, n)
+    gradient: F64 = (dG + dG.T)[:s] @ V  # (s, d)
+    return gradient
+
+
+def solve_task(V: F64, Y: F64, s: int, settings: Settings, callback: Callback | None, index: int) -> Result:
+    """Algorithm 1 for one task: V (n, d) all points with the anchors first, Y (n, c) of eq. 4."""
+    V = V.copy()
+    optimizer = settings.make_optimizer()
+    state = optimizer.init(V[:s])
+    losses, converged, taken = [], False, settings.steps
+    for step in range(settings.steps + 1):
+        graph = build_graph(V, settings.n_neighbors, settings.gamma, settings.alpha)
+        factor = scipy.linalg.cho_factor(graph.system, lower=True)
+        Z = scipy.linalg.cho_solve(factor, Y)  # (n, c)  eq. 5
+        if step == settings.steps:
+            break
+        value, d_anchors, d_rest = settings.loss(Z[None, :s], Z[None, s:], Y[None, :s])  # eq. 6, 7
+        losses.append(float(value[0]))
+        if callback is not None:
+            callback(Step(step, slice(index, index + 1), V[None, :s].copy(), np.asarray(value), Z[None]))
+        H = np.zeros_like(Z)
+        H[:s] = d_anchors[0]
+        if d_rest is not None:
+            H[s:] = d_rest[0]
+        gradient = anchor_gradient(V, Y, Z, H, graph, factor, s, settings.gamma, settings.alpha)  # (s, d)
+        if settings.renormalize:  # the gradient of a cosine has no radial part
+            gradient = gradient - (gradient * V[:s]).sum(axis=1, keepdims=True) * V[:s]
+        if _small(losses[-1], settings.loss_tol) or _small(np.abs(gradient).max(), settings.grad_tol):
+            converged, taken = True, step
+            break
+        if step >= settings.updates:
+            break
+        state, move = optimizer.update(state, gradient)
+        V[:s] += move
+        if settings.renormalize:
+            V[:s] = l2(V[:s])
+    losses += losses[-1:] * (settings.steps - len(losses))
+    return Result(Z[None], V[None, :s], np.array([losses]), np.array([taken]), np.array([converged]))
+
+
+def _small(value: float, tolerance: float | None) -> bool:
+    return tolerance is not None and value <= tolerance
+
+
+class Reference:
+    """The oracle: slow and plain."""
+
+    name = "reference"
+
+    def run(self, problem: Problem, settings: Settings, callback: Callback | None = None) -> Result:
+        """Solve the tasks one after another, in float64 whatever came in."""
+        support = to_numpy(problem.support).astype(np.float64)  # (b, s, d)
+        rest = to_numpy(problem.rest).astype(np.float64)  # (b, m, d)
+        s = support.shape[1]
+        results = []
+        for i, codes in enumerate(to_numpy(problem.codes)):
+            V = np.concatenate([support[i], rest[i]])  # (n, d)
+            Y = np.zeros((len(V), problem.n_classes))  # (n, c)  eq. 4
+            Y[np.arange(s), codes] = 1
+            results.append(solve_task(V, Y, s, settings, callback, i))
+        xp = namespace(problem.support)
+        joined = Result(*(np.concatenate(parts) for parts in zip(*results, strict=True)))
+        return Result(*(like(x, problem.support, dtype=xp.float64 if x.dtype == np.float64 else None) for x in joined))

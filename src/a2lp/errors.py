@@ -1,0 +1,80 @@
+"""What can go wrong, in one tree.
+
+Every message names the value, the rule it broke and the remedy::
+
+    A2LPError
+    ├── InputError (ValueError)          a value that cannot be used
+    │   ├── ShapeError                   arrays whose shapes do not fit together
+    │   ├── ClassTooSmallError           a class with fewer examples than a task needs
+    │   └── UnknownNameError             a name that is not in a table; lists the nearest ones
+    ├── FeatureFileError (OSError)       a file that cannot be read as what it should be
+    └── MissingExtraError (ImportError)  an optional dependency that is not installed
+
+    A2LPWarning (UserWarning)            something was adjusted, and the message says what
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class A2LPError(Exception):
+    """Root of everything that this library raises on purpose."""
+
+
+class InputError(A2LPError, ValueError):
+    """A value that cannot be used."""
+
+
+class ShapeError(InputError):
+    """Arrays whose shapes do not fit together."""
+
+
+class ClassTooSmallError(InputError):
+    """A class has fewer examples than a task needs."""
+
+
+class UnknownNameError(InputError):
+    """A name that is not in a table.
+
+    Parameters
+    ----------
+    kind : str
+        What the name should have been, such as ``"method"``.
+    name : str
+        The name that was asked for.
+    known : iterable of str
+        The names there are.
+    """
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        known = sorted(known)
+        near = difflib.get_close_matches(str(name), known, n=3, cutoff=0.5)
+        hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
+        super().__init__(f"unknown {kind} {name!r}. {hint}There are: {', '.join(known)}.")
+
+
+class FeatureFileError(A2LPError, OSError):
+    """A file that cannot be read or written as what it should be."""
+
+
+class MissingExtraError(A2LPError, ImportError):
+    """An optional dependency is not installed.
+
+    Parameters
+    ----------
+    what : str
+        What needs it, such as ``"reading .parquet files"``.
+    package, extra : str
+        The missing package, and the extra of a2lp that brings it.
+    """
+
+    def __init__(self, what: str, package: str, extra: str) -> None:
+        super().__init__(
+            f"{what} needs {package}, which is not installed. Install it with: pip install 'a2lp[{extra}]'"
+        )
+
+
+class A2LPWarning(UserWarning):
+    """Something was adjusted, and the message says what."""

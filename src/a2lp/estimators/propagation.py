@@ -1,0 +1,280 @@
+"""Estimators that spread labels over the graph of all points."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import validate_data
+
+from a2lp.arrays import chunks
+from a2lp.errors import InputError, UnknownNameError
+from a2lp.estimators import precomputed
+from a2lp.estimators.base import Answer, TransductiveClassifier, preprocess_beside
+from a2lp.estimators.labels import NdArray
+from a2lp.graph import neighbours
+from a2lp.methods.base import Method
+from a2lp.preprocess import l2
+from a2lp.tasks.batch import TaskBatch
+
+MAX_DENSE_POINTS = 20_000  # the graph is then 3.2 GB in float64, and a few such are held at a time
+_NEW_POINTS = 1024  # new points whose affinities are held at a time
+
+
+class _GraphClassifier(TransductiveClassifier):
+    """Spreads labels over the nearest-neighbour graph of the points."""
+
+    def _solve(self, method: Method, X: NdArray, codes: NdArray) -> Answer | None:
+        _check_size(X)
+        labelled = codes >= 0
+        self._points = self._unit(X)
+        if labelled.all():
+            self.anchors_ = self._points
+            self.n_iter_ = 0
+            return None
+        prediction = method.predict(TaskBatch(X[labelled][None], codes[labelled][None], X[~labelled][None]))
+        self.anchors_ = prediction.anchors[0]  # type: ignore[index]
+        self._points[labelled] = self.anchors_
+        self.n_iter_ = max(1, int(prediction.steps[0]))
+        return Answer.of(prediction)
+
+    def _unit(self, X: NdArray) -> NdArray:
+        points = preprocess_beside(self.preprocess, X, self.X_, self.base_mean)
+        return np.asarray(l2(points)) if self.preprocess == "none" else points
+
+    def _induce(self, X: NdArray) -> Answer:
+        points = self._unit(X)
+        parts = [self._induce_part(points[part]) for part in chunks(len(points), _NEW_POINTS)]
+        return Answer(*(np.concatenate(field) for field in zip(*parts, strict=True)))
+
+    def _induce_part(self, points: NdArray) -> Answer:
+        similarity = np.maximum(points @ self._points.T, 0)  # (m, n)
+        chosen = neighbours(similarity, min(self.n_neighbors, len(self._points)))
+        anchors = np.asarray(l2(self.anchors_))
+        nearest = np.argmax(points @ anchors.T, axis=1)  # (m,)
+        fallback = np.searchsorted(self.classes_, self.transduction_[self._labelled])[nearest]
+        return self._average((chosen * similarity) ** self.gamma, fallback)
+
+    def _average(self, affinity: NdArray, fallback: NdArray) -> Answer:
+        """The affinity-weighted mean (m, c) of the fitted distributions that a label reaches.
+
+        A row without such an affinity gets the uniform distribution and the class in ``fallback`` (m,).
+        """
+        c = len(self.classes_)
+        weights = affinity * self.reached_  # (m, n)
+        total = np.asarray(weights.sum(axis=1)).reshape(-1, 1)
+        reached = total[:, 0] > 0
+        safe = np.where(total > 0, total, 1)
+        mean = np.where(total > 0, (weights @ self.label_distributions_) / safe, 1 / c)
+        mean = mean.astype(self.X_.dtype)
+        # Far from all labels the distributions are even to rounding, and the fitted labels still differ.
+        votes = weights @ np.eye(c, dtype=self.X_.dtype)[np.searchsorted(self.classes_, self.transduction_)]
+        rounding = 1 - 8 * np.finfo(mean.dtype).eps
+        best = np.where(mean >= rounding * mean.max(axis=1, keepdims=True), votes, -1.0)
+        return Answer(np.where(reached, best.argmax(axis=1), fallback), mean, reached)
+
+
+class LabelPropagationClassifier(_GraphClassifier):
+    """Label propagation on the weighted nearest-neighbour graph of the points.
+
+    A point that was not fitted is answered by induction: it chooses its ``n_neighbors`` nearest fitted
+    points, and its distribution is the mean of theirs, weighted by the affinities [cosine]_+ ** gamma. Where
+    no affinity to a point that a label reaches is positive, the probabilities are uniform, and the label is
+    that of the labelled point with the largest cosine.
+
+    Parameters
+    ----------
+    n_neighbors : int
+        Neighbours that each point chooses.
+    gamma : float
+        Power of the cosines.
+    alpha : float
+        How far labels travel, from 0 (nowhere) to below 1.
+    tau : float
+        Probabilities are softmax(tau * scores).
+    preprocess : {"l2", "plc", "cl2n", "none"}
+        What is done to the points first; new points are centred as the fitted ones were.
+    base_mean : array (d,), optional
+        What ``cl2n`` subtracts.
+    kernel : {"cosine", "precomputed"}
+        ``"precomputed"``: X is a graph of non-negative affinities (n, n), dense or sparse, of which
+        (X + X') / 2 without self-loops is used; of the other parameters only ``alpha`` and ``tau`` count.
+        ``predict`` takes the affinities of m points to the fitted ones, (m, n). There are no coordinates, so
+        there is no ``anchors_``, and a point that no label reaches gets the most frequent label, with a
+        warning.
+    engine : str
+        Which engine computes it; see ``a2lp.create("lp")``.
+
+    Attributes
+    ----------
+    classes_, transduction_, label_distributions_, reached_, anchors_, n_iter_, X_
+        See ``TransductiveClassifier``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from a2lp import LabelPropagationClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> some = y.copy()
+    >>> some[100:] = -1
+    >>> classifier = LabelPropagationClassifier(n_neighbors=7).fit(X, some)
+    >>> bool((classifier.transduction_[100:] == y[100:]).mean() > 0.9)
+    True
+    """
+
+    _method = "lp"
+
+    def __init__(
+        self,
+        *,
+        n_neighbors: int = 20,
+        gamma: float = 3,
+        alpha: float = 0.8,
+        tau: float = 15.0,
+        preprocess: str = "l2",
+        base_mean: Any = None,
+        kernel: str = "cosine",
+        engine: str = "auto",
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.gamma = gamma
+        self.alpha = alpha
+        self.tau = tau
+        self.preprocess = preprocess
+        self.base_mean = base_mean
+        self.kernel = kernel
+        self.engine = engine
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        given = self.kernel == "precomputed"
+        tags.input_tags.pairwise = given
+        tags.input_tags.sparse = given
+        tags.input_tags.positive_only = given
+        return tags
+
+    def _read(self, X: Any, *, reset: bool) -> NdArray:
+        if self.kernel not in ("cosine", "precomputed"):
+            raise UnknownNameError("kernel", self.kernel, ("cosine", "precomputed"))
+        if self.kernel == "cosine":
+            return super()._read(X, reset=reset)
+        dtype = [np.float64, np.float32] if reset else self.X_.dtype
+        graph: NdArray = validate_data(self, X, dtype=dtype, reset=reset, copy=reset, accept_sparse="csr")
+        precomputed.check_affinities(graph)
+        keep_sparse = sparse.issparse(graph if reset else self.X_)
+        return precomputed.canonical(graph) if keep_sparse else precomputed.dense(graph)
+
+    def _solve(self, method: Method, X: NdArray, codes: NdArray) -> Answer | None:
+        if self.kernel == "cosine":
+            return super()._solve(method, X, codes)
+        precomputed.check_graph(X)
+        if (codes >= 0).all():
+            self.n_iter_ = 0
+            return None
+        if not sparse.issparse(X):
+            _check_size(X)
+        self.n_iter_ = 1
+        return precomputed.propagate(X, codes, len(self.classes_), self.alpha, self.tau)
+
+    def _induce(self, X: NdArray) -> Answer:
+        if self.kernel == "cosine":
+            return super()._induce(X)
+        given = np.searchsorted(self.classes_, self.transduction_[self._labelled])
+        return self._average(X, np.full(X.shape[0], np.bincount(given).argmax()))
+
+
+class A2LPClassifier(_GraphClassifier):
+    """Label propagation with adapted anchors: labelled points move until propagation labels them well.
+
+    Points that were not fitted are answered as in ``LabelPropagationClassifier``, with the adapted anchors in
+    the place of the labelled points. Without unlabelled points nothing is propagated, and the anchors stay
+    where they are.
+
+    Parameters
+    ----------
+    n_neighbors : int
+        Neighbours that each point chooses.
+    gamma : float
+        Power of the cosines.
+    alpha : float
+        How far labels travel, from 0 (nowhere) to below 1.
+    tau : float
+        Probabilities are softmax(tau * scores), in the loss too.
+    steps, lr : int, float
+        Steps and learning rate of the adaptation; 0 steps are label propagation.
+    preprocess : {"l2", "plc", "cl2n", "none"}
+        What is done to the points first; new points are centred as the fitted ones were.
+    base_mean : array (d,), optional
+        What ``cl2n`` subtracts.
+    numerics : {"exact", "official"}
+        The loss without cancellation, or the float32 arithmetic of the published code.
+    optimizer : {"adam", "gd"}
+    kernel : {"cosine"}
+        A precomputed graph has no coordinates to move; it is refused with a hint.
+    engine : str
+        Which engine computes it; see ``a2lp.create("a2lp")``.
+
+    Attributes
+    ----------
+    classes_, transduction_, label_distributions_, reached_, anchors_, n_iter_, X_
+        See ``TransductiveClassifier``.
+
+    Examples
+    --------
+    >>> from a2lp import A2LPClassifier
+    >>> X = [[1.0, 0.1], [0.9, 0.2], [0.1, 1.0], [0.2, 0.9]]
+    >>> A2LPClassifier(n_neighbors=2).fit(X, ["right", "", "up", ""]).transduction_.tolist()
+    ['right', 'right', 'up', 'up']
+    """
+
+    _method = "a2lp"
+
+    def __init__(
+        self,
+        *,
+        n_neighbors: int = 20,
+        gamma: float = 3,
+        alpha: float = 0.8,
+        tau: float = 15.0,
+        steps: int = 1000,
+        lr: float = 1e-4,
+        preprocess: str = "l2",
+        base_mean: Any = None,
+        numerics: str = "exact",
+        optimizer: str = "adam",
+        kernel: str = "cosine",
+        engine: str = "auto",
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.gamma = gamma
+        self.alpha = alpha
+        self.tau = tau
+        self.steps = steps
+        self.lr = lr
+        self.preprocess = preprocess
+        self.base_mean = base_mean
+        self.numerics = numerics
+        self.optimizer = optimizer
+        self.kernel = kernel
+        self.engine = engine
+
+    def _read(self, X: Any, *, reset: bool) -> NdArray:
+        if self.kernel == "precomputed":
+            raise InputError(
+                "kernel='precomputed' has no coordinates, and A2LP works by moving labelled points: there is "
+                "nothing to move. Use LabelPropagationClassifier(kernel='precomputed'), or coordinates."
+            )
+        if self.kernel != "cosine":
+            raise UnknownNameError("kernel", self.kernel, ("cosine",))
+        return super()._read(X, reset=reset)
+
+
+def _check_size(X: NdArray) -> None:
+    n = X.shape[0]
+    if n > MAX_DENSE_POINTS:
+        raise InputError(
+            f"X has {n:,} points, whose dense graph takes {n * n * X.dtype.itemsize / 1e9:.1f} GB, and its "
+            f"solution a few times that; at most {MAX_DENSE_POINTS:,} points are taken. Fit some and predict "
+            "the others, or pass a sparse graph to LabelPropagationClassifier(kernel='precomputed')."
+        )

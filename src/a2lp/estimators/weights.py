@@ -1,0 +1,118 @@
+"""Estimators whose answer is a weight vector for each class; unlabelled points do not change it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from a2lp.estimators.base import Answer, TransductiveClassifier, preprocess_beside
+from a2lp.estimators.labels import NdArray
+from a2lp.methods.base import Method
+from a2lp.tasks.batch import TaskBatch
+
+
+class _WeightClassifier(TransductiveClassifier):
+    """Points are compared with one weight vector for each class, ``anchors_`` (c, d)."""
+
+    def _solve(self, method: Method, X: NdArray, codes: NdArray) -> Answer | None:
+        labelled = codes >= 0
+        support = X[labelled]
+        # Without unlabelled points the support stands in as queries: they do not change the weights, and
+        # twice the same points have the same mean, which plc subtracts.
+        query = support if labelled.all() else X[~labelled]
+        prediction = method.predict(TaskBatch(support[None], codes[labelled][None], query[None]))
+        assert prediction.anchors is not None
+        self.anchors_ = prediction.anchors[0]
+        self.n_iter_ = max(1, int(prediction.steps[0]))
+        return None if labelled.all() else Answer.of(prediction)
+
+    def _induce(self, X: NdArray) -> Answer:
+        points = preprocess_beside(self.preprocess, X, self.X_, self.base_mean)
+        return self._compare(points)
+
+    def _compare(self, points: NdArray, **changes: Any) -> Answer:
+        """The method's own comparison, with the weights as the only support vector of each class."""
+        codes = np.arange(len(self.classes_))
+        batch = TaskBatch(self.anchors_[None], codes[None], points[None])
+        return Answer.of(self._make_method(preprocess="none", **changes).predict(batch))
+
+
+class PrototypicalClassifier(_WeightClassifier):
+    """The class of the nearest class mean.
+
+    Unlabelled points do not help, but for ``preprocess="plc"``, where they take part in the centring. New
+    points are compared with the same means.
+
+    Parameters
+    ----------
+    tau : float
+        Probabilities are softmax(-tau * squared distance).
+    preprocess : {"l2", "plc", "cl2n", "none"}
+        What is done to the points first.
+    base_mean : array (d,), optional
+        What ``cl2n`` subtracts.
+
+    Attributes
+    ----------
+    classes_, transduction_, label_distributions_, reached_, anchors_, n_iter_, X_
+        See ``TransductiveClassifier``; ``anchors_`` are the class means (c, d), and every point is reached.
+
+    Examples
+    --------
+    >>> from a2lp import PrototypicalClassifier
+    >>> classifier = PrototypicalClassifier().fit([[0, 1], [1, 0], [0.9, 0.2]], ["up", "right", None])
+    >>> classifier.transduction_.tolist()
+    ['up', 'right', 'right']
+    """
+
+    _method = "prototypical"
+
+    def __init__(self, *, tau: float = 15.0, preprocess: str = "l2", base_mean: Any = None) -> None:
+        self.tau = tau
+        self.preprocess = preprocess
+        self.base_mean = base_mean
+
+
+class ImprintingClassifier(_WeightClassifier):
+    """Class means, fine-tuned on the labelled points by cross-entropy.
+
+    Unlabelled points do not help, but for ``preprocess="plc"``, where they take part in the centring. New
+    points are compared with the same weights.
+
+    Parameters
+    ----------
+    tau : float
+        Probabilities are softmax(-tau / 2 * squared distance).
+    steps, lr : int, float
+        Steps and learning rate of Adam.
+    preprocess : {"l2", "plc", "cl2n", "none"}
+        What is done to the points first.
+    base_mean : array (d,), optional
+        What ``cl2n`` subtracts.
+
+    Attributes
+    ----------
+    classes_, transduction_, label_distributions_, reached_, anchors_, n_iter_, X_
+        See ``TransductiveClassifier``; ``anchors_`` are the class weights (c, d), and every point is reached.
+    """
+
+    _method = "imprinting"
+
+    def __init__(
+        self,
+        *,
+        tau: float = 15.0,
+        steps: int = 1000,
+        lr: float = 1e-4,
+        preprocess: str = "l2",
+        base_mean: Any = None,
+    ) -> None:
+        self.tau = tau
+        self.steps = steps
+        self.lr = lr
+        self.preprocess = preprocess
+        self.base_mean = base_mean
+
+    def _compare(self, points: NdArray, **changes: Any) -> Answer:
+        return super()._compare(points, steps=0)

@@ -1,0 +1,53 @@
+"""The sets that need no file: real features that come with the package, and scikit-learn's digits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+
+from a2lp.features.numpy_files import read_npz
+from a2lp.features.sets import FeatureSet
+
+
+@dataclass(frozen=True)
+class Bundled:
+    """One line about a set, and how to get it."""
+
+    line: str
+    load: Callable[[], FeatureSet]
+
+
+def _cub() -> FeatureSet:
+    with as_file(files("a2lp.features") / "data" / "cub_resnet12_novel.npz") as path:
+        return FeatureSet(**read_npz(path), name="cub")
+
+
+def _digits() -> FeatureSet:
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    return FeatureSet(
+        features=digits.data.astype("float32"),
+        labels=digits.target,
+        classes=tuple(str(name) for name in digits.target_names),
+        name="digits",
+        about={
+            "dataset": "Optical Recognition of Handwritten Digits (Alpaydin and Kaynak, UCI, 1998)",
+            "source": "sklearn.datasets.load_digits",
+            "features": "the 64 pixel values of 8 x 8 images, 0 to 16",
+        },
+    )
+
+
+BUNDLED: dict[str, Bundled] = {
+    "cub": Bundled(
+        "50 novel bird classes of CUB-200-2011, ResNet-12 features, 2953 x 640; non-commercial research", _cub
+    ),
+    "digits": Bundled("scikit-learn's handwritten digits, 10 classes, raw pixels, 1797 x 64", _digits),
+}
+
+
+def bundled() -> dict[str, str]:
+    """The names of the bundled sets, each with one line about it."""
+    return {name: one.line for name, one in BUNDLED.items()}

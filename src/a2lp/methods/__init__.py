@@ -1,0 +1,1 @@
+"""Methods: each a frozen set of parameters with ``predict(batch)``. ``create`` makes one by name."""

@@ -1,0 +1,161 @@
+"""What all methods share: parameters that are checked once, preprocessing, bounded memory, and the answer."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple
+
+from array_api_compat import device
+
+from a2lp.arrays import Array, chunks, concat_batches, namespace, softmax
+from a2lp.errors import InputError, UnknownNameError
+from a2lp.preprocess import NAMES as PREPROCESS_NAMES
+from a2lp.preprocess import preprocess
+from a2lp.tasks.batch import Prediction, TaskBatch
+
+# How much of a batch's vectors is preprocessed at a time: memory stays bounded however many tasks come.
+_BLOCK_BYTES = 64 << 20
+
+
+class Points(NamedTuple):
+    """A block of preprocessed tasks."""
+
+    support: Array  # (b, s, d)
+    rest: Array  # (b, q + u, d)  queries first
+    codes: Array  # (b, s)
+    n_classes: int
+    n_query: int
+
+
+class Outcome(NamedTuple):
+    """What a method found for a block of tasks; see ``Prediction``."""
+
+    scores: Array  # (b, q, c)
+    codes: Array  # (b, q)
+    reached: Array  # (b, q)
+    steps: Array  # (b,)
+    converged: Array  # (b,)
+    losses: Array | None = None
+    anchors: Array | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method(ABC):
+    """A method with its parameters; a subclass adds its own and says how to solve a block of tasks.
+
+    Parameters
+    ----------
+    preprocess : {"l2", "plc", "cl2n", "none"}
+        What is done to the vectors of a task first.
+    base_mean : array (d,), optional
+        Mean of the base classes' features, for ``cl2n``.
+    tau : float
+        Probabilities are softmax(tau * scores).
+    """
+
+    assumes_uniform: ClassVar[bool] = False
+    needs_base: ClassVar[bool] = False
+
+    preprocess: str = "l2"
+    base_mean: Any = field(default=None, repr=False, compare=False)
+    tau: float = 15.0
+
+    def __post_init__(self) -> None:
+        if self.preprocess not in PREPROCESS_NAMES:
+            raise UnknownNameError("preprocess", self.preprocess, PREPROCESS_NAMES)
+        require_number("tau", self.tau, "positive", lambda v: v > 0, "The paper uses 15.")
+
+    def predict(self, batch: TaskBatch, callback: Callable[[Any], object] | None = None) -> Prediction:
+        """Label the queries of every task of a batch.
+
+        Parameters
+        ----------
+        batch : TaskBatch
+        callback : callable, optional
+            Called with a ``Step`` before each optimisation step, where the method has steps.
+        """
+        if not isinstance(batch, TaskBatch):
+            raise InputError(
+                f"predict takes a TaskBatch, not {type(batch).__name__}. Wrap the arrays: "
+                "a2lp.TaskBatch(support, support_labels, query)."
+            )
+        xp = namespace(batch.support)
+        outcomes, engine = [], None
+        for part in chunks(batch.n_tasks, _block_size(batch)):
+            outcome, engine = self._solve(self._points(batch[part]), _shifted(callback, part.start))
+            outcomes.append(outcome)
+        assert engine is not None
+        found = concat_batches(outcomes, lambda arrays: xp.concat(arrays, axis=0))
+        return Prediction(
+            scores=found.scores,
+            probabilities=softmax(self.tau * found.scores),
+            labels=batch.decode(found.codes),
+            classes=batch._labels_like(batch.classes),
+            reached=found.reached,
+            steps=found.steps,
+            converged=found.converged,
+            losses=found.losses,
+            anchors=found.anchors,
+            engine=engine[0],
+            reason=engine[1],
+        )
+
+    @abstractmethod
+    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
+        """Solve a block of tasks; also which engine ran, and why."""
+
+    def _points(self, batch: TaskBatch) -> Points:
+        points = preprocess(self.preprocess, batch.points, self.base_mean)
+        s = batch.n_support
+        return Points(points[:, :s], points[:, s:], batch.codes, batch.n_classes, batch.n_query)
+
+
+DIRECT = ("direct", "a closed form; there is nothing to choose")
+
+
+def direct_outcome(scores: Array, **found: Any) -> Outcome:
+    """The outcome of a method whose scores reach every query."""
+    xp = namespace(scores)
+    b, q, _ = scores.shape
+    where = device(scores)
+    return Outcome(
+        scores=scores,
+        codes=xp.argmax(scores, axis=-1),
+        reached=xp.ones((b, q), dtype=xp.bool, device=where),
+        steps=found.pop("steps", xp.zeros((b,), dtype=xp.int64, device=where)),
+        converged=found.pop("converged", xp.zeros((b,), dtype=xp.bool, device=where)),
+        **found,
+    )
+
+
+def require_number(name: str, value: Any, rule: str, holds: Callable[[Any], bool], remedy: str) -> None:
+    """Raise the house's error unless a parameter is a finite number that keeps its rule."""
+    if not (isinstance(value, Real) and math.isfinite(value) and holds(value)):
+        raise InputError(f"{name}={value!r} must be {rule}. {remedy}")
+
+
+def require_whole(name: str, value: Any, least: int, remedy: str) -> None:
+    """Raise the house's error unless a parameter is a whole number of at least ``least``."""
+    rule = f"a whole number, {least} or more"
+    require_number(name, value, rule, lambda v: isinstance(v, Integral) and int(v) >= least, remedy)
+
+
+def _block_size(batch: TaskBatch) -> int:
+    vectors = batch.n_support + batch.n_query + batch.n_unlabelled
+    return max(1, _BLOCK_BYTES // (8 * vectors * batch.n_dims))
+
+
+def _shifted(callback: Callable[[Any], object] | None, start: int) -> Callable[[Any], object] | None:
+    """A callback that is told tasks by their place in the whole batch, not in the block."""
+    if callback is None or start == 0:
+        return callback
+
+    def shifted(step: Any) -> object:
+        tasks = slice(step.tasks.start + start, step.tasks.stop + start)
+        return callback(step._replace(tasks=tasks))
+
+    return shifted

@@ -1,0 +1,80 @@
+"""Gradient steps as pure functions: (state, gradient) -> (state, step); the caller adds the step."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Protocol
+
+from a2lp.arrays import Array, namespace
+from a2lp.errors import UnknownNameError
+
+
+class Moments(NamedTuple):
+    """Adam's running means of the gradient and of its square, and how many gradients they have seen."""
+
+    mean: Array
+    square: Array
+    steps: int
+
+
+class Optimizer(Protocol):
+    """The contract: ``init`` makes a state for parameters of that shape, ``update`` turns a gradient into a step."""
+
+    def init(self, parameters: Array) -> Moments | None:
+        """The state before the first gradient."""
+        ...
+
+    def update(self, state: Moments | None, gradient: Array) -> tuple[Moments | None, Array]:
+        """The state after this gradient, and the step to add to the parameters."""
+        ...
+
+
+class Adam(NamedTuple):
+    """Adam (Kingma and Ba), with the bias corrections and the place of eps as in PyTorch."""
+
+    lr: float
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+
+    def init(self, parameters: Array) -> Moments:
+        """Zero moments."""
+        zeros = namespace(parameters).zeros_like(parameters)
+        return Moments(zeros, zeros, 0)
+
+    def update(self, state: Moments | None, gradient: Array) -> tuple[Moments, Array]:
+        """One step; eps is added after the square root, so it is a threshold on the gradient's size."""
+        assert state is not None
+        xp = namespace(gradient)
+        b1, b2 = self.betas
+        count = state.steps + 1
+        mean = b1 * state.mean + (1 - b1) * gradient
+        square = b2 * state.square + (1 - b2) * (gradient * gradient)
+        denominator = xp.sqrt(square) / math.sqrt(1 - b2**count) + self.eps
+        # eps = 0 and a zero gradient: no step, not 0/0
+        denominator = xp.where(denominator > 0, denominator, xp.ones_like(denominator))
+        return Moments(mean, square, count), (-self.lr / (1 - b1**count)) * (mean / denominator)
+
+
+class GradientDescent(NamedTuple):
+    """Plain gradient descent."""
+
+    lr: float
+
+    def init(self, parameters: Array) -> None:
+        """Nothing to keep."""
+
+    def update(self, state: Moments | None, gradient: Array) -> tuple[None, Array]:
+        """One step against the gradient."""
+        return None, -self.lr * gradient
+
+
+NAMES = ("adam", "gd")
+
+
+def make(name: str, lr: float, betas: tuple[float, float], eps: float) -> Optimizer:
+    """An optimiser by name."""
+    if name == "adam":
+        return Adam(lr, betas, eps)
+    if name == "gd":
+        return GradientDescent(lr)
+    raise UnknownNameError("optimizer", name, NAMES)

@@ -1,0 +1,1 @@
+"""Tasks: batches of vectors, samplers that draw them, and lists that keep them."""

@@ -1,0 +1,278 @@
+"""A batch of tasks, and what a method answers.
+
+``TaskBatch`` is checked once, here at the door; everything behind it may rely on its shapes. Query labels are
+not a part of it, so no method can read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from array_api_compat import is_array_api_obj
+
+from a2lp.arrays import Array, is_numpy, like, namespace, to_numpy
+from a2lp.errors import InputError, ShapeError
+
+
+@dataclass(frozen=True, eq=False)
+class TaskBatch:
+    """Tasks that are solved together: a labelled support and unlabelled queries each.
+
+    Tasks of a batch share their sizes: s support vectors, q queries, u further unlabelled vectors, c classes
+    (each task has its own classes, and shots per class may be unequal).
+
+    Parameters
+    ----------
+    support : array (b, s, d)
+        Labelled vectors. NumPy, torch, or any array-API array; float16 and integers are widened.
+    support_labels : array or nested list (b, s)
+        Their labels: integers, strings, anything that sorts.
+    query : array (b, q, d)
+        The vectors to label.
+    unlabelled : array (b, u, d), optional
+        Further vectors that take part in the graph and are not scored (the semi-supervised setting).
+
+    Attributes
+    ----------
+    classes : numpy array (b, c)
+        Each task's label values, sorted.
+    codes : array (b, s)
+        ``support_labels`` as positions in ``classes``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from a2lp import TaskBatch
+    >>> rng = np.random.default_rng(0)
+    >>> batch = TaskBatch(rng.normal(size=(2, 3, 8)), [["a", "b", "a"], ["x", "y", "y"]], rng.normal(size=(2, 4, 8)))
+    >>> batch
+    TaskBatch(2 tasks: 2 classes, 3 support, 4 query, 0 unlabelled, 8 dimensions)
+    """
+
+    support: Array
+    support_labels: Any
+    query: Array
+    unlabelled: Array | None = None
+    classes: np.ndarray[Any, Any] = field(init=False, repr=False)
+    codes: Array = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        support, query, unlabelled = _vectors(self.support, self.query, self.unlabelled)
+        classes, codes = _encode(self.support_labels, (support.shape[0], support.shape[1]))
+        set_field = object.__setattr__
+        if not is_array_api_obj(self.support_labels):
+            set_field(self, "support_labels", np.asarray(self.support_labels))
+        set_field(self, "support", support)
+        set_field(self, "query", query)
+        set_field(self, "unlabelled", unlabelled)
+        set_field(self, "classes", classes)
+        set_field(self, "codes", like(codes, support))
+
+    def __repr__(self) -> str:
+        return (
+            f"TaskBatch({self.n_tasks} tasks: {self.n_classes} classes, {self.n_support} support, "
+            f"{self.n_query} query, {self.n_unlabelled} unlabelled, {self.n_dims} dimensions)"
+        )
+
+    def __len__(self) -> int:
+        return self.n_tasks
+
+    def __getitem__(self, tasks: slice) -> TaskBatch:
+        """Some of the tasks, as a batch of their own; not validated again."""
+        part = object.__new__(TaskBatch)
+        for name in ("support", "support_labels", "query", "unlabelled", "classes", "codes"):
+            value = getattr(self, name)
+            object.__setattr__(part, name, None if value is None else value[tasks, ...])
+        return part
+
+    @property
+    def n_tasks(self) -> int:
+        """Tasks in the batch, b."""
+        return int(self.support.shape[0])
+
+    @property
+    def n_support(self) -> int:
+        """Labelled vectors of a task, s."""
+        return int(self.support.shape[1])
+
+    @property
+    def n_query(self) -> int:
+        """Queries of a task, q."""
+        return int(self.query.shape[1])
+
+    @property
+    def n_unlabelled(self) -> int:
+        """Unlabelled vectors of a task beside its queries, u."""
+        return 0 if self.unlabelled is None else int(self.unlabelled.shape[1])
+
+    @property
+    def n_classes(self) -> int:
+        """Classes of a task, c."""
+        return int(self.classes.shape[1])
+
+    @property
+    def n_dims(self) -> int:
+        """Length of a vector, d."""
+        return int(self.support.shape[2])
+
+    @property
+    def points(self) -> Array:
+        """All vectors of each task, (b, s + q + u, d): support first, then queries, then unlabelled."""
+        parts = [self.support, self.query] + ([] if self.unlabelled is None else [self.unlabelled])
+        return namespace(self.support).concat(parts, axis=1)
+
+    def decode(self, codes: Array) -> Any:
+        """Positions in ``classes`` (b, ...) as the caller's own label values, in the caller's kind of array."""
+        values = np.take_along_axis(self.classes, to_numpy(codes), axis=1)
+        return self._labels_like(values)
+
+    def _labels_like(self, values: np.ndarray[Any, Any]) -> Any:
+        labels = self.support_labels
+        if is_array_api_obj(labels) and not is_numpy(namespace(labels)):
+            return like(values, labels)
+        return values
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """What a method says about a batch, and what its run can tell.
+
+    Attributes
+    ----------
+    scores : array (b, q, c)
+        The method's own scores, larger is better.
+    probabilities : array (b, q, c)
+        Rows sum to one.
+    labels : array (b, q)
+        The most probable class of each query, in the caller's own label values.
+    classes : array (b, c)
+        Which label value each column stands for.
+    reached : array (b, q)
+        False for a query that no label can reach through the graph: its scores are zero, its probabilities
+        uniform, and its label is that of the nearest support vector.
+    steps : array (b,)
+        Optimisation steps that each task took.
+    converged : array (b,)
+        Whether a task stopped before the last step because a tolerance was met.
+    losses : array (b, steps) or None
+        The loss before each step; after a task has stopped, its last value again.
+    anchors : array (b, s, d) or None
+        The support vectors after adaptation; the class weights (b, c, d) of methods that have those instead.
+    engine, reason : str
+        Which engine ran, and why that one.
+    """
+
+    scores: Array
+    probabilities: Array
+    labels: Any
+    classes: Any
+    reached: Array
+    steps: Array
+    converged: Array
+    losses: Array | None = None
+    anchors: Array | None = None
+    engine: str = "direct"
+    reason: str = "a closed form; there is nothing to choose"
+
+    def __repr__(self) -> str:
+        b, q, c = self.scores.shape
+        return f"Prediction({b} tasks: {q} queries, {c} classes; engine {self.engine!r})"
+
+
+def _vectors(support: Any, query: Any, unlabelled: Any) -> tuple[Array, Array, Array | None]:
+    """Check shapes and values; return floating arrays of one library, dtype and width."""
+    named = {"support": support, "query": query} | ({} if unlabelled is None else {"unlabelled": unlabelled})
+    arrays = {name: _as_array(name, value) for name, value in named.items()}
+    xp = namespace(*arrays.values())
+    for name, x in arrays.items():
+        letter = name[0]
+        if x.ndim != 3:
+            hint = f" One task alone is a batch of one: {name}[None]." if x.ndim == 2 else ""
+            raise ShapeError(f"{name} has shape {tuple(x.shape)}; it must have three axes, (tasks, {letter}, d).{hint}")
+        if 0 in x.shape and not (name == "unlabelled" and x.shape[1] == 0):
+            raise ShapeError(
+                f"{name} has shape {tuple(x.shape)}: nothing in it. Every task needs at least one support vector, "
+                "one query and one dimension."
+            )
+    s = arrays["support"]
+    for name, x in arrays.items():
+        if x.shape[0] != s.shape[0]:
+            raise ShapeError(f"support has {s.shape[0]} tasks and {name} has {x.shape[0]}; give both the same tasks.")
+        if x.shape[2] != s.shape[2]:
+            raise ShapeError(
+                f"support vectors have {s.shape[2]} dimensions and {name} vectors have {x.shape[2]}; embed both with "
+                "the same backbone."
+            )
+    dtype = _float_dtype(xp, list(arrays.values()))
+    arrays = {name: xp.astype(x, dtype, copy=False) for name, x in arrays.items()}
+    for name, x in arrays.items():
+        finite = xp.isfinite(x)
+        if not bool(xp.all(finite)):
+            task, row, column = (int(i[0]) for i in np.nonzero(~to_numpy(finite)))
+            raise InputError(
+                f"{name}[{task}, {row}, {column}] is {float(x[task, row, column])}; vectors must be finite. Drop that "
+                "point, or look for an overflow where the features were made."
+            )
+    return arrays["support"], arrays["query"], arrays.get("unlabelled")
+
+
+def _as_array(name: str, value: Any) -> Array:
+    if is_array_api_obj(value) and not isinstance(value, np.ndarray):
+        return value
+    try:
+        array = np.asarray(value)
+    except ValueError:  # ragged nested lists
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf":
+        raise ShapeError(
+            f"{name} is not one array of numbers (its tasks may differ in size, or it holds {array.dtype} values). "
+            "Tasks of a batch share the number of support vectors, queries and unlabelled vectors: split the batch, "
+            "one batch for each size."
+        )
+    return array
+
+
+def _float_dtype(xp: Any, arrays: Sequence[Array]) -> Any:
+    """float32 for float32 and what is narrower, float64 for the rest (integers too: float32 may not hold them)."""
+    narrow = [getattr(xp, name) for name in ("float32", "float16", "bfloat16") if hasattr(xp, name)]
+    return xp.float32 if all(x.dtype in narrow for x in arrays) else xp.float64
+
+
+def _encode(labels: Any, shape: tuple[int, int]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Each task's sorted classes (b, c), and its labels as positions in them (b, s)."""
+    rule = f"support has {shape[0]} tasks of {shape[1]} vectors, so it must be {shape}: one label for each of them."
+    try:
+        values = to_numpy(labels)
+    except ValueError as error:
+        raise ShapeError(f"support_labels is ragged (its rows differ in length); {rule}") from error
+    if values.shape != shape:
+        raise ShapeError(f"support_labels has shape {values.shape}; {rule}")
+    if isinstance(labels, list | tuple) and values.dtype.kind in "US":
+        kinds = sorted({type(v).__name__ for row in labels for v in row} - {"str_", "bytes_"})
+        if len(kinds) > 1:  # NumPy would turn 1 into "1" and say nothing
+            raise InputError(f"support_labels mixes {' and '.join(kinds)}; use one kind of label.")
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise InputError(
+            "support_labels holds NaN or inf; every support vector needs a label. Move vectors without one to "
+            "`unlabelled`."
+        )
+    try:
+        each = [np.unique(row, return_inverse=True) for row in values]
+    except TypeError as error:
+        kinds = sorted({type(v).__name__ for v in values.ravel()})
+        raise InputError(
+            f"support_labels mixes {', '.join(kinds)}, which do not sort; use one kind of label."
+        ) from error
+    counts = sorted({len(classes) for classes, _ in each})
+    if len(counts) > 1:
+        first = {len(classes): i for i, (classes, _) in reversed(list(enumerate(each)))}
+        raise ShapeError(
+            f"tasks of one batch must have the same number of classes; task {first[counts[0]]} has {counts[0]} and "
+            f"task {first[counts[-1]]} has {counts[-1]}. Split the batch, one batch for each number of classes."
+        )
+    classes = np.stack([c for c, _ in each])
+    codes = np.stack([inverse.reshape(-1) for _, inverse in each]).astype(np.int64)
+    return classes, codes

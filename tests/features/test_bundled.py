@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from a2lp.features import bundled, load
+
+
+def test_every_bundled_set_loads_under_its_name() -> None:
+    assert set(bundled()) == {"cub", "digits"}
+    for name, line in bundled().items():
+        found = load(name)
+        n, d = found.features.shape
+        assert found.name == name
+        assert f"{n} x {d}" in line
+        assert found.classes is not None
+        assert found.n_classes == len(found.classes)
+        assert found.about["source"]
+
+
+def test_cub() -> None:
+    cub = load("cub")
+    assert cub.features.shape == (2953, 640)
+    assert cub.features.dtype == np.float16
+    assert cub.n_classes == 50
+    assert cub.about["split"] == "novel"
+    assert cub.files is not None
+    assert cub.labels is not None
+    # the folder of an image is its class
+    assert [file.split("/")[0] for file in cub.files] == [cub.class_name(label) for label in cub.labels]
+    notice = (files("a2lp.features") / "data" / "NOTICE").read_text()
+    for needed in ("CUB-200-2011", "CNS-TR-2011-001", "non-commercial research", "No image"):
+        assert needed in notice
+
+
+def test_digits() -> None:
+    digits, source = load("digits"), load_digits()
+    assert digits.features.dtype == np.float32
+    assert np.array_equal(digits.features, source.data)
+    assert np.array_equal(digits.labels, source.target)
+
+
+@pytest.mark.shared
+def test_cub_has_the_rows_of_its_source_in_their_order(shared_data: Path) -> None:
+    cub = load("cub")
+    with np.load(shared_data / "features" / "cub_resnet12_test.npz") as source:
+        assert source["features"].tobytes() == cub.features.tobytes()
+        assert tuple(source["files"].astype(str)) == cub.files
+        names = source["classes"][source["labels"]]
+    assert cub.labels is not None
+    assert names.tolist() == [cub.class_name(label) for label in cub.labels]

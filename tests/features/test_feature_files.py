@@ -1,0 +1,362 @@
+"""Round trips between formats, files that others wrote, and files that are not what they should be."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import safetensors.numpy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from a2lp.errors import FeatureFileError, MissingExtraError, UnknownNameError
+from a2lp.features import FeatureSet, load, save
+
+WRITABLE = [".npz", ".npy", ".safetensors", ".parquet"]
+X = np.arange(12, dtype=np.float32).reshape(4, 3)
+SMALL = FeatureSet(X, ["b", "a", "b", "a"], files=["1.jpg", "2.jpg", "3.jpg", "4.jpg"], about={"split": "novel"})
+
+text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
+
+
+@st.composite
+def feature_sets(draw: st.DrawFn) -> FeatureSet:
+    n, d, width = draw(st.integers(1, 5)), draw(st.integers(1, 4)), draw(st.sampled_from([16, 32, 64]))
+    finite = st.floats(allow_nan=False, allow_infinity=False, width=width)
+    features = draw(hnp.arrays(f"float{width}", (n, d), elements=finite))
+    classes = draw(st.none() | st.lists(text.filter(bool), min_size=1, max_size=4, unique=True))
+    top = 10**12 if classes is None else len(classes) - 1
+    labels = draw(st.none() | st.lists(st.integers(0, top), min_size=n, max_size=n))
+    files = draw(st.none() | st.lists(text, min_size=n, max_size=n))
+    about = draw(st.dictionaries(text, text | st.integers() | st.booleans() | st.lists(text), max_size=2))
+    return FeatureSet(features, labels, classes, files, about=about)
+
+
+def assert_same(one: FeatureSet, other: FeatureSet) -> None:
+    assert one.features.dtype == other.features.dtype
+    assert one.features.shape == other.features.shape
+    assert one.features.tobytes() == other.features.tobytes()  # bit for bit: the sign of zero, too
+    assert (one.labels is None) == (other.labels is None)
+    assert one.labels is None or np.array_equal(one.labels, other.labels)
+    assert (one.classes, one.files, one.about) == (other.classes, other.files, other.about)
+
+
+@given(feature_sets(), st.lists(st.sampled_from(WRITABLE), min_size=2, max_size=3))
+@settings(max_examples=150, deadline=None)
+def test_any_format_to_any_keeps_everything(original: FeatureSet, route: list[str]) -> None:
+    with TemporaryDirectory() as folder:
+        current = original
+        for i, suffix in enumerate(route):
+            path = Path(folder) / f"step {i}{suffix}"
+            save(current, path)
+            current = load(path)
+            assert current.name == f"step {i}"
+        assert_same(current, original)
+
+
+# ---- files that others wrote -----------------------------------------------------------------------------
+
+
+def test_npz_with_bytes_and_a_numeric_type_of_its_own(tmp_path: Path) -> None:
+    np.savez(
+        tmp_path / "x.npz", features=X.astype(np.uint8), labels=np.int16([1, 0, 1, 1]), classes=[b"a", b"\xc3\xa4"]
+    )
+    found = load(tmp_path / "x.npz")
+    assert found.features.dtype == np.float32
+    assert found.classes == ("a", "ä")
+    assert found.labels is not None
+    assert found.labels.tolist() == [1, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected", "classes"),
+    [(["3", "0", "10", "3"], [3, 0, 10, 3], None), (["b", "a", "b", "01"], [2, 1, 2, 0], ("01", "a", "b"))],
+)
+def test_csv_of_a_spreadsheet(
+    tmp_path: Path, labels: list[str], expected: list[int], classes: tuple[str, ...] | None
+) -> None:
+    np.save(tmp_path / "x.npy", X)
+    rows = [f'"{i}, ""quoted"".jpg";{label};1'.replace(";", ",") for i, label in enumerate(labels)]
+    (tmp_path / "x.csv").write_text("file, label ,other\n" + "\n".join(rows) + "\n\n", encoding="utf-8-sig")
+    found = load(tmp_path / "x.npy")
+    assert found.labels is not None
+    assert found.labels.tolist() == expected
+    assert found.classes == classes
+    assert found.files is not None
+    assert found.files[3] == '3, "quoted".jpg'
+
+
+def test_npy_alone_has_no_labels(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", X)
+    assert load(tmp_path / "x.npy").labels is None
+
+
+@pytest.mark.parametrize("kind", ["list", "large_list", "fixed", "columns", "sliced"])
+def test_parquet_of_each_shape(tmp_path: Path, kind: str) -> None:
+    rows = X.tolist()
+    if kind == "columns":
+        columns = {f"f{i}": pa.array(X[:, i]) for i in reversed(range(3))}
+    else:
+        types = {"list": pa.list_(pa.float32()), "large_list": pa.large_list(pa.float32())}
+        columns = {"features": pa.array(rows, types.get(kind, pa.list_(pa.float32(), 3)))}
+    names = pa.array(["b", "a", "b", "a"]).dictionary_encode()
+    table = pa.table(columns | {"label": [7, 1, 7, 1], "class_name": names, "path": ["1", "2", "3", "4"]})
+    table = table.slice(1) if kind == "sliced" else table
+    pq.write_table(table, tmp_path / "x.parquet", row_group_size=2)
+    found = load(tmp_path / "x.parquet")
+    start = kind == "sliced"
+    assert np.array_equal(found.features, X[start:])
+    assert found.classes == ("a", "b")
+    assert found.labels is not None
+    assert found.labels.tolist() == [1, 0, 1, 0][start:]
+    assert found.files == ("1", "2", "3", "4")[start:]
+
+
+def test_others_can_read_what_we_write(tmp_path: Path) -> None:
+    for suffix in WRITABLE:
+        save(SMALL, tmp_path / f"x{suffix}")
+    with np.load(tmp_path / "x.npz") as archive:
+        assert archive["classes"][archive["labels"]].tolist() == ["b", "a", "b", "a"]
+    assert np.array_equal(np.load(tmp_path / "x.npy"), X)
+    assert (tmp_path / "x.csv").read_text().splitlines()[:2] == ["label,file", "b,1.jpg"]
+    table = pq.read_table(tmp_path / "x.parquet")
+    assert table.schema.field("embedding").type == pa.list_(pa.field("element", pa.float32()), 3)
+    assert table["label"].to_pylist() == ["b", "a", "b", "a"]
+    assert np.array_equal(safetensors.numpy.load_file(tmp_path / "x.safetensors")["features"], X)
+    assert len({p.stat().st_mode for p in tmp_path.iterdir()}) == 1  # whoever may read one may read all
+    assert {p.name for p in tmp_path.iterdir()} == {f"x{s}" for s in [*WRITABLE, ".csv", ".about.json"]}
+
+
+# ---- writing -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", WRITABLE)
+def test_nothing_is_overwritten_without_force(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"x{suffix}"
+    save(SMALL, path)
+    before = path.read_bytes()
+    with pytest.raises(FeatureFileError, match=r"exists already.*--force"):
+        save(FeatureSet(X + 1), path)
+    assert path.read_bytes() == before
+    save(FeatureSet(X + 1), path, force=True)
+    assert_same(load(path), FeatureSet(X + 1))  # nothing of the earlier labels, either
+
+
+def test_a_csv_beside_is_not_overwritten_either(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("mine")
+    with pytest.raises(FeatureFileError, match=r"x\.csv exists already"):
+        save(SMALL, tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("x.pkl", r"never written.*run code.*\.npz"),
+        ("x.txt", r"'\.txt'; expected one of \.npz"),
+        ("nowhere/x.npz", r"no directory .*nowhere.*Create it"),
+        ("folder.npz", r"is a directory"),
+        ("n" * 254 + ".npz", r"cannot be written"),
+    ],
+)
+def test_targets_that_cannot_be(tmp_path: Path, name: str, message: str) -> None:
+    (tmp_path / "folder.npz").mkdir()
+    with pytest.raises(FeatureFileError, match=message):
+        save(SMALL, tmp_path / name, force=True)
+
+
+def test_missing_extras_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for suffix, package in ((".parquet", "pyarrow.parquet"), (".safetensors", "safetensors.numpy")):
+        save(SMALL, tmp_path / f"x{suffix}")
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(MissingExtraError, match=r"reading \.\w+ files.*a2lp\[label\]"):
+            load(tmp_path / f"x{suffix}")
+        with pytest.raises(MissingExtraError, match=r"writing \.\w+ files.*a2lp\[label\]"):
+            save(SMALL, tmp_path / f"y{suffix}")
+
+
+# ---- files that are not what they should be ----------------------------------------------------------------
+
+
+def cut(suffix: str) -> Callable[[Path], None]:
+    """A file of that format without its second half."""
+
+    def make(path: Path) -> None:
+        save(SMALL, path.with_name(f"whole{suffix}"))
+        whole = path.with_name(f"whole{suffix}").read_bytes()
+        path.write_bytes(whole[: len(whole) // 2])
+
+    return make
+
+
+def flipped(path: Path) -> None:
+    """An archive with one byte of its compressed data changed."""
+    save(FeatureSet(np.random.default_rng(0).normal(size=(50, 50))), path)
+    data = bytearray(path.read_bytes())
+    data[5000] ^= 0xFF
+    path.write_bytes(data)
+
+
+def written(suffix: str) -> Callable[[Path], None]:
+    """A file of that format under a name of another."""
+
+    def make(path: Path) -> None:
+        save(SMALL, path.with_name(f"whole{suffix}"))
+        path.with_name(f"whole{suffix}").rename(path)
+
+    return make
+
+
+def npz(**arrays: object) -> Callable[[Path], None]:
+    return lambda path: np.savez(path, **arrays)
+
+
+def table(**columns: object) -> Callable[[Path], None]:
+    return lambda path: pq.write_table(pa.table(columns), path)
+
+
+def raw(data: bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(data)
+
+
+def npy_and(csv: str | bytes | None = None, about: str | None = None) -> Callable[[Path], None]:
+    def make(path: Path) -> None:
+        np.save(path, X)
+        if csv is not None:
+            path.with_suffix(".csv").write_bytes(csv.encode() if isinstance(csv, str) else csv)
+        if about is not None:
+            path.with_suffix(".about.json").write_text(about)
+
+    return make
+
+
+def tensors(metadata: dict[str, str] | None = None, **arrays: np.ndarray) -> Callable[[Path], None]:
+    return lambda path: safetensors.numpy.save_file(arrays, path, metadata=metadata)
+
+
+def bfloat16(path: Path) -> None:
+    header = json.dumps({"features": {"dtype": "BF16", "shape": [1, 2], "data_offsets": [0, 4]}}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+
+
+def huge(path: Path) -> None:
+    """An array whose header asks for more memory than there is."""
+    np.save(path, X)
+    true, lie = b"(4, 3), }", b"(4" + b"0" * 11 + b", 3)}"
+    assert path.read_bytes().count(true.ljust(len(lie))) == 1
+    path.write_bytes(path.read_bytes().replace(true.ljust(len(lie)), lie))
+
+
+def directory(path: Path) -> None:
+    path.mkdir()
+    save(SMALL, path / "inside.npz")
+
+
+NAN = np.where(X == 7, np.nan, X)
+
+BAD_FILES: list[tuple[str, Callable[[Path], object], str]] = [
+    ("x.npz", directory, r"is a directory; expected a feature file .*inside\.npz"),
+    ("x.npz", os.mkfifo, r"not a regular file"),
+    ("x.npz", lambda p: p.symlink_to("/proc/self/mem"), r"cannot be read: Input/output error"),
+    ("x.npz", lambda p: None, r"does not exist.*cub, digits"),
+    ("x.csv", raw(b"label\n1"), r"'\.csv'; expected one of \.npz.*belongs to the \.npy"),
+    ("x.h5", raw(b"\x89HDF"), r"'\.h5'; expected one of"),
+    *[(f"x{suffix}", raw(b""), r"is empty \(0 bytes\)") for suffix in [*WRITABLE, ".plk"]],
+    *[(f"x{suffix}", cut(suffix), r"(cut short|damaged|Fetch)") for suffix in WRITABLE],
+    *[(f"x{suffix}", raw(b"<!DOCTYPE html>"), r"begins with b'<!DOCTYP'") for suffix in [*WRITABLE, ".plk"]],
+    *[(f"x{suffix}", raw(b"version https://git-lfs.github.com/spec/v1"), r"Git LFS") for suffix in WRITABLE],
+    *[(f"x{suffix}", raw(b"\x89HDF\r\n\x1a\n"), r"found an HDF5 file") for suffix in WRITABLE],
+    ("x.npz", written(".parquet"), r"expected a NumPy archive.*found a Parquet table"),
+    ("x.npz", written(".npy"), r"expected a NumPy archive.*found a NumPy array"),
+    ("x.npy", written(".npz"), r"expected a NumPy array.*found a NumPy archive"),
+    ("x.parquet", written(".safetensors"), r"expected a Parquet table.*found a safetensors file"),
+    ("x.safetensors", written(".npz"), r"expected a safetensors file.*found a NumPy archive"),
+    ("x.plk", written(".npz"), r"expected a pickled dict.*found a NumPy archive"),
+    ("x.npz", flipped, r"(cut short or damaged|cannot be read)"),
+    ("x.npz", npz(embeddings=X, labels=[0, 1, 0, 1]), r"expected an array `features`.*found `embeddings`, `labels`"),
+    ("x.npz", npz(), r"expected an array `features`.*found nothing"),
+    ("x.npz", npz(features=X[0]), r"x\.npz: features has shape \(3,\)"),
+    ("x.npz", npz(features=NAN), r"x\.npz: features\[2, 1\] .*nan"),
+    ("x.npz", npz(features=X, labels=[0, 1]), r"labels has shape \(2,\) and features has 4 rows"),
+    ("x.npz", npz(features=X, labels=[0, 1, 9, 0], classes=["a", "b"]), r"labels\[2\] is 9.*0 to 1"),
+    ("x.npz", npz(features=X, labels=np.array([1, "a", 2, 3], dtype=object)), r"`labels`.*astype\(str\)"),
+    ("x.npz", npz(features=X, about="{"), r"`about` must be JSON"),
+    ("x.npz", npz(features=X, about=X), r"`about` must be JSON"),
+    ("x.npy", lambda p: np.save(p, np.array([None, 1], dtype=object)), r"x\.npy cannot be read.*pickle"),
+    ("x.npy", lambda p: np.save(p, np.zeros(3, dtype="f4,i4")), r"features holds \[.*float32"),
+    ("x.npy", huge, r"cannot be read.*Unable to allocate"),
+    ("x.npy", npy_and("a,b\n1,2\n"), r"x\.csv: expected columns `label` and/or `file`.*`a`, `b`"),
+    ("x.npy", npy_and(""), r"x\.csv: expected columns.*found nothing"),
+    ("x.npy", npy_and("label\n1\n2\n"), r"labels has shape \(2,\) and features has 4 rows"),
+    ("x.npy", npy_and("label,file\na,1\nb,2,3\n"), r"x\.csv, line 3, has 3 cells"),
+    ("x.npy", npy_and('label\n"a\nb\nc\n'), r"x\.csv, near line .* not UTF-8 CSV"),
+    ("x.npy", npy_and(b"label\n\xff\n"), r"x\.csv, near line .* not UTF-8 CSV"),
+    ("x.npy", npy_and('label,file\na,1\n"",2\nb,3\nb,4\n'), r"is empty"),
+    ("x.npy", npy_and(about="[1]"), r"x\.about\.json must be a JSON object.*found list"),
+    ("x.npy", npy_and(about="{"), r"x\.about\.json must be JSON"),
+    ("x.npy", npy_and("label\na\nb\nz\na\n", '{"classes": ["a", "b"]}'), r"labels\[2\] is 'z'"),
+    ("x.safetensors", tensors(weight=X), r"expected a tensor `features`.*found `weight`"),
+    ("x.safetensors", tensors(features=NAN), r"features\[2, 1\] .*nan"),
+    ("x.safetensors", tensors({"classes": "a,b"}, features=X), r"`classes` must be JSON"),
+    ("x.safetensors", tensors({"classes": '{"a": 1}'}, features=X), r"classes is .* sequence of text"),
+    ("x.safetensors", bfloat16, r"stored as BF16; expected F16"),
+    ("x.parquet", table(vectors=X.tolist()), r"expected a column `embedding`.*found `vectors`"),
+    ("x.parquet", table(f0=[1.0], f2=[1.0]), r"without gaps; found `f0`, `f2`"),
+    ("x.parquet", table(f0=[1.0, None], f1=[1.0, 2.0]), r"features\[1, 0\] .*nan"),
+    ("x.parquet", table(embedding=[[1.0, 2.0], [1.0]]), r"ragged.*row 1 has 1 dimensions and that of row 0 has 2"),
+    ("x.parquet", table(embedding=[[1.0], None]), r"row 1 has no vector"),
+    ("x.parquet", table(embedding=[[1.0], [None]]), r"features\[1, 0\] .*nan"),
+    ("x.parquet", table(embedding=[1.0, 2.0]), r"features has shape \(2,\)"),
+    ("x.parquet", table(embedding=["a", "b"]), r"features holds object"),
+    ("x.parquet", table(embedding=[[], []]), r"features (has shape|holds)"),
+    ("x.parquet", table(embedding=pa.array([], pa.list_(pa.float32()))), r"shape \(0, 0\)"),
+    ("x.parquet", table(embedding=[[1.0], [2.0]], label=["a", None]), r"labels\[1\] is None"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "message"), BAD_FILES, ids=[f"{i}-{n}" for i, (n, *_) in enumerate(BAD_FILES)]
+)
+def test_bad_files_say_what_was_expected_and_found(
+    tmp_path: Path, name: str, make: Callable[[Path], object], message: str
+) -> None:
+    path = tmp_path / name
+    make(path)
+    with pytest.raises(FeatureFileError, match=message) as caught:
+        load(path)
+    assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_without_permission(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    save(SMALL, path)
+    path.chmod(0)
+    with pytest.raises(FeatureFileError, match=r"cannot be read: Permission denied"):
+        load(path)
+
+
+@pytest.mark.parametrize("name", ["cubb", "some/where", "x.unknown"])
+def test_unknown_names_list_the_bundled_sets(name: str) -> None:
+    with pytest.raises(UnknownNameError, match=rf"no such file: '{name}'.*There are: cub, digits"):
+        load(name)
+
+
+@pytest.mark.parametrize("suffix", WRITABLE)
+def test_every_cut_is_an_error_of_ours(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"x{suffix}"
+    save(FeatureSet(X, [0, 1, 0, 1]), path)
+    whole = path.read_bytes()
+    for length in range(0, len(whole) - 1, 7):
+        path.write_bytes(whole[:length])
+        with pytest.raises(FeatureFileError):
+            load(path)
