@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from a2lp.estimators import PrototypicalClassifier as PrototypicalClassifier
     from a2lp.methods.base import Method as Method
     from a2lp.methods.registry import create as create
-    from a2lp.methods.registry import methods as methods
     from a2lp.tasks.batch import Prediction as Prediction
     from a2lp.tasks.batch import TaskBatch as TaskBatch
     from a2lp.tasks.lists import TaskList as TaskList
@@ -33,13 +32,14 @@ _WHERE = {
     "TaskBatch": "a2lp.tasks.batch",
     "TaskList": "a2lp.tasks.lists",
     "create": "a2lp.methods.registry",
-    "methods": "a2lp.methods.registry",
 }
 
-__all__ = ["__version__", *_WHERE]
+__all__ = ["__version__", "methods", *_WHERE]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "methods":
+        return import_module("a2lp.methods")
     if name not in _WHERE:
         raise AttributeError(f"module 'a2lp' has no attribute {name!r}")
     return getattr(import_module(_WHERE[name]), name)

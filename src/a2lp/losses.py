@@ -104,6 +104,6 @@ _BY_NUMERICS: dict[str, Loss] = {
 
 def by_numerics(name: str) -> Loss:
     """The anchors' cross-entropy in one of its numerics."""
-    if name not in _BY_NUMERICS:
+    if not (isinstance(name, str) and name in _BY_NUMERICS):
         raise UnknownNameError("numerics", name, _BY_NUMERICS)
     return _BY_NUMERICS[name]

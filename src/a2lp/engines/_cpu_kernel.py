@@ -10,7 +10,7 @@ Sizes: m rest + s anchors = n points, c classes, d dimensions; ``*p`` are padded
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -22,64 +22,101 @@ from a2lp.graph import DEGREE_OFFSET
 # Sums may be reordered and multiplications fused; NaN, infinities and divisions keep their meaning.
 _FAST = {"reassoc", "contract", "nsz"}
 
-_set1, _set2, _set3, _set4, _set5 = (make_product(b, subtract=False, indexed=False) for b in range(1, 6))
-_sub1, _sub2, _sub3, _sub4, _sub5 = (make_product(b, subtract=True, indexed=False) for b in range(1, 6))
-_row1, _row2, _row3, _row4, _row5 = (make_product(b, subtract=False, indexed=True) for b in range(1, 6))
+# A function that only compiled code calls: without its wrappers for Python it compiles in half the time.
+_part = njit(
+    nogil=True, fastmath=_FAST, error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True
+)
 
 # places in the vectors of parameters
 GAMMA, ALPHA, TAU, SCALE, LR, BETA1, BETA2, EPS, LOSS_TOL, GRAD_TOL = range(10)
 NEIGHBORS, STEPS, UPDATES, LOSS, ADAM, RENORMALIZE, CLASSES = range(7)
 
 
-def _dispatch(one: Any, two: Any, three: Any, four: Any, five: Any) -> Any:
-    """A product over any number of vectors, in blocks of at most BLOCK."""
+def _product(*, subtract: bool, indexed: bool) -> Any:
+    """A product over any number of vectors of columns, in register blocks; see ``make_product``."""
+    wide, two, one = (make_product(width, subtract=subtract, indexed=indexed) for width in (BLOCK, 2, 1))
 
-    @njit(nogil=True, fastmath=_FAST)
-    def product(x, x0, xr, xk, y, y0, yk, rows, start, count, out, o0, orow, vectors, lanes):
+    @_part
+    def product(x, x0, x_row, x_k, y, y0, y_k, rows, start, count, out, o0, o_row, vectors, lanes):
         v = 0
         while v < vectors:
-            width = min(vectors - v, BLOCK)
             yv, ov = y0 + v * lanes, o0 + v * lanes
-            if width == 5:
-                five(x, x0, xr, xk, y, yv, yk, rows, start, count, out, ov, orow)
-            elif width == 4:
-                four(x, x0, xr, xk, y, yv, yk, rows, start, count, out, ov, orow)
-            elif width == 3:
-                three(x, x0, xr, xk, y, yv, yk, rows, start, count, out, ov, orow)
-            elif width == 2:
-                two(x, x0, xr, xk, y, yv, yk, rows, start, count, out, ov, orow)
+            if vectors - v >= BLOCK:
+                wide(x, x0, x_row, x_k, y, yv, y_k, rows, start, count, out, ov, o_row)
+                v += BLOCK
+            elif vectors - v >= 2:
+                two(x, x0, x_row, x_k, y, yv, y_k, rows, start, count, out, ov, o_row)
+                v += 2
             else:
-                one(x, x0, xr, xk, y, yv, yk, rows, start, count, out, ov, orow)
-            v += width
+                one(x, x0, x_row, x_k, y, yv, y_k, rows, start, count, out, ov, o_row)
+                v += 1
 
     return product
 
 
-_multiply = _dispatch(_set1, _set2, _set3, _set4, _set5)
-_subtract = _dispatch(_sub1, _sub2, _sub3, _sub4, _sub5)
-_multiply_rows = _dispatch(_row1, _row2, _row3, _row4, _row5)
+_multiply = _product(subtract=False, indexed=False)
+_subtract = _product(subtract=True, indexed=False)
+_multiply_rows = _product(subtract=False, indexed=True)
 
 
-@njit(nogil=True)
-def _up(size, to):
-    return (size + to - 1) // to * to
+def _up(size: int, to: int) -> int:
+    return -(-size // to) * to
 
 
-@njit(nogil=True)
-def _aligned(rows, columns, like):
+class Workspace(NamedTuple):
+    """The memory of one task's run, of one type; made once and used for task after task."""
+
+    points: Any  # (m + sp, dp)  rest, then anchors
+    across: Any  # (d, mp)  rest, transposed
+    sim: Any  # (m + sp + ROWS, np)
+    power: Any  # (m + sp + ROWS, np)
+    within: Any  # (sp, sp)  anchors by anchors
+    U: Any  # (nr, np)  W, then the factor
+    share: Any  # (sp, np)
+    X: Any  # (nr, cp)  Z and the adjoint, side by side
+    XT: Any  # (2 c, np)
+    H: Any  # (sp, c)  dL/dZ of the anchors
+    coefficient: Any  # (ROWS, np)
+    packed: Any  # (ROWS, np)
+    gradient: Any  # (sp, dp)
+    mean: Any  # (sp, dp)
+    square: Any  # (sp, dp)
+    best: Any  # (m, k)  each rest point's largest similarities to rest points
+    rows: Any  # (np,)
+    vectors: Any  # (N_VECTORS, np)
+    softmax: Any  # (c,)  float32, for the official numerics
+
+
+THRESHOLD, DEGREE, D_DEGREE, SCALES, INVERSE, LARGEST, PAIR, N_VECTORS = range(8)
+
+
+def make_workspace(s: int, m: int, d: int, c: int, k: int, dtype: Any) -> Workspace:
+    """Memory for tasks of s anchors, m other points, d dimensions, c classes and k neighbours."""
+    sp, nr = _up(s, ROWS), _up(s + m, ROWS)
+    dp, mp, cp = _up(d, ALIGN), _up(m, ALIGN), _up(2 * c, ALIGN)
+    np_ = _up(max(nr, c, k), ALIGN)
+    shapes = {
+        "points": (m + sp, dp), "across": (d, mp), "sim": (m + sp + ROWS, np_), "power": (m + sp + ROWS, np_),
+        "within": (sp, sp), "U": (nr, np_), "share": (sp, np_), "X": (nr, cp), "XT": (2 * c, np_), "H": (sp, c),
+        "coefficient": (ROWS, np_), "packed": (ROWS, np_), "gradient": (sp, dp), "mean": (sp, dp), "square": (sp, dp),
+        "best": (m, k), "vectors": (N_VECTORS, np_),
+    }  # fmt: skip
+    arrays = {name: _aligned(shape, dtype) for name, shape in shapes.items()}
+    return Workspace(rows=np.zeros(np_, np.int64), softmax=np.zeros(c, np.float32), **arrays)
+
+
+def _aligned(shape: tuple[int, int], dtype: Any) -> Any:
     """Zeros whose rows start at cache lines: a vector that straddles two lines costs two loads."""
-    size = rows * columns
-    room = 64 // like.itemsize
-    buffer = np.zeros(size + room, like.dtype)
-    skip = (-(buffer.ctypes.data // like.itemsize)) % room
-    return buffer[skip : skip + size].reshape(rows, columns)
+    size, itemsize = shape[0] * shape[1], np.dtype(dtype).itemsize
+    buffer = np.zeros(size + 64 // itemsize, dtype)
+    skip = -(buffer.ctypes.data // itemsize) % (64 // itemsize)
+    return buffer[skip : skip + size].reshape(shape)
 
 
-@njit(nogil=True, fastmath=_FAST)
-def _kth_largest(row, n, k, best):
-    """The k largest of row[:n] into best[:k], descending; returns the last of them."""
-    filled = 0
-    for j in range(n):
+@_part
+def _insert(row, start, stop, best, filled, k):
+    """Merge row[start:stop] into best[:filled], which is descending, keeping the k largest; returns the k-th."""
+    for j in range(start, stop):
         value = row[j]
         if filled < k:
             at = filled
@@ -95,47 +132,23 @@ def _kth_largest(row, n, k, best):
     return best[k - 1]
 
 
-@njit(nogil=True, fastmath=_FAST)
-def _merged_kth(best, k, row, m, s, larger):
-    """The k-th largest of a sorted list of k and of row[m : m + s], without sorting the latter."""
-    count = 0
-    least = best[k - 1]
-    for j in range(m, m + s):
-        value = row[j]
-        if value > least:
-            at = count
-            count += 1
-            while at > 0 and larger[at - 1] < value:
-                larger[at] = larger[at - 1]
-                at -= 1
-            larger[at] = value
-    taken = 0
-    while taken < count and taken < k and larger[taken] > best[k - 1 - taken]:
-        taken += 1
-    if taken == 0:
-        return least
-    if taken == k:
-        return larger[k - 1]
-    return min(larger[taken - 1], best[k - 1 - taken])
-
-
-@njit(nogil=True, fastmath=_FAST)
-def _powers(sim, power, row, start, stop, gamma):
-    """[sim]_+^gamma for one stretch of a row; sim becomes non-negative."""
+@_part
+def _powers(sim, power, row, stop, gamma):
+    """[sim]_+^gamma for the start of a row; sim becomes non-negative."""
     zero = sim.dtype.type(0)
     if gamma == 3:
-        for j in range(start, stop):
+        for j in range(stop):
             value = max(sim[row, j], zero)
             sim[row, j] = value
             power[row, j] = value * value * value
     else:
-        for j in range(start, stop):
+        for j in range(stop):
             value = max(sim[row, j], zero)
             sim[row, j] = value
             power[row, j] = value**gamma if value > 0 else zero
 
 
-@njit(nogil=True, fastmath=_FAST)
+@_part
 def _weigh(sim, power, threshold, n, np_, m, k, W, degree, share):
     """W and its degrees from thresholds; returns whether some row has a tie at its k-th place."""
     half, zero = sim.dtype.type(0.5), sim.dtype.type(0)
@@ -161,51 +174,58 @@ def _weigh(sim, power, threshold, n, np_, m, k, W, degree, share):
     return ties
 
 
-@njit(nogil=True)
+@_part
 def _weigh_ties(sim, power, threshold, order, n, np_, m, k, W, degree, share):
     """The same where values are equal at the k-th place: of those, the first in the caller's order are chosen."""
-    half = sim.dtype.type(0.5)
-    chosen = np.zeros((n, np_), sim.dtype)
+    half, zero = sim.dtype.type(0.5), sim.dtype.type(0)
     for i in range(n):
         room = k
         for j in range(n):
+            W[i, j] = zero
             if sim[i, j] > threshold[i]:
-                chosen[i, j] = half
+                W[i, j] = half
                 room -= 1
         for j in order:
             if room > 0 and sim[i, j] == threshold[i]:
-                chosen[i, j] = half
+                W[i, j] = half
                 room -= 1
-    for i in range(n):
-        degree[i] = 0
-        for j in range(n):
-            both = chosen[i, j] + chosen[j, i]
-            W[i, j] = both * power[i, j]
-            degree[i] += W[i, j]
+    for i in range(n):  # W holds which were chosen; both halves of a pair at once
+        degree[i] = zero
+        for j in range(i):
+            both = W[i, j] + W[j, i]
             if i >= m:
                 share[i - m, j] = both
+            if j >= m:
+                share[j - m, i] = both
+            weight = both * power[i, j]
+            W[i, j] = weight
+            W[j, i] = weight
+            degree[i] += weight
+            degree[j] += weight
+        W[i, i] = zero
 
 
-@njit(nogil=True, fastmath=_FAST)
+@_part
 def _factor(U, inverse, nr, np_, lanes, rows):
     """Cholesky factor M = U' U in place, ROWS rows at a time; garbage stays below the diagonal."""
+    none, unit = np.int64(0), np.int64(1)  # typed: numba compiles a function anew for each literal
     for i0 in range(0, nr, ROWS):
         first = i0 // lanes
         left = first * lanes
-        _subtract(U, i0, 1, np_, U, left, np_, rows, 0, i0, U, i0 * np_ + left, np_, np_ // lanes - first, lanes)
+        _subtract(U, i0, unit, np_, U, left, np_, rows, none, i0, U, i0 * np_ + left, np_, np_ // lanes - first, lanes)
         for a in range(ROWS):
             i = i0 + a
             for b in range(a):
                 f = U[i0 + b, i]
                 for j in range(left, np_):
                     U[i, j] -= f * U[i0 + b, j]
-            pivot = U.dtype.type(1) / np.sqrt(U[i, i])
+            pivot = U.dtype.type(1) / math.sqrt(U[i, i])
             inverse[i] = pivot
             for j in range(left, np_):
                 U[i, j] *= pivot
 
 
-@njit(nogil=True, fastmath=_FAST)
+@_part
 def _solve_anchors(U, inverse, X, m, n, start, stop):
     """Forward, then backward substitution in the anchors' rows of the columns start to stop of X."""
     for i in range(m, n):
@@ -224,9 +244,10 @@ def _solve_anchors(U, inverse, X, m, n, start, stop):
             X[i, q] *= inverse[i]
 
 
-@njit(nogil=True, fastmath=_FAST)
+@_part
 def _solve_rest(U, inverse, X, m, n, np_, cp, lanes, rows):
     """Backward substitution in the other rows, whose right-hand side is zero."""
+    none, unit = np.int64(0), np.int64(1)
     for i in range(m):
         for q in range(cp):
             X[i, q] = 0
@@ -235,7 +256,7 @@ def _solve_rest(U, inverse, X, m, n, np_, cp, lanes, rows):
         size = ROWS if i0 >= ROWS else i0
         i0 -= size
         if size == ROWS:
-            _subtract(U, i0 * np_, np_, 1, X, 0, cp, rows, i0 + ROWS, n, X, i0 * cp, cp, cp // lanes, lanes)
+            _subtract(U, i0 * np_, np_, unit, X, none, cp, rows, i0 + ROWS, n, X, i0 * cp, cp, cp // lanes, lanes)
         stop = i0 + size
         for i in range(stop - 1, i0 - 1, -1):
             for k in range(i + 1, stop if size == ROWS else n):
@@ -246,7 +267,7 @@ def _solve_rest(U, inverse, X, m, n, np_, cp, lanes, rows):
                 X[i, q] *= inverse[i]
 
 
-@njit(nogil=True, fastmath=_FAST)
+@_part
 def _coefficients(
     a, X, XT, H, codes, sim, power, share, scale, degree, d_degree, m, n, np_, c, gamma, alpha, pair, out
 ):
@@ -270,65 +291,63 @@ def _coefficients(
             out[j] = share[a, j] * slope * (mine * scale[j] * pair[j] + d_degree[i] + d_degree[j])
 
 
-@njit(nogil=True, fastmath=_FAST)
-def _move(V, gradient, mean, square, size, floats, integers, step):
+@_part
+def _move(V, gradient, mean, square, s, d, floats, integers, step):
     """One optimiser step on the anchors, as in optimizers.py."""
     kind = V.dtype.type
     lr = floats[LR]
-    if not integers[ADAM]:
-        for i in range(size):
-            V[i] -= lr * gradient[i]
-        return
     b1, b2, eps, one, zero = floats[BETA1], floats[BETA2], floats[EPS], kind(1), kind(0)
     rate = kind(float(lr) / (1.0 - float(b1) ** (step + 1)))
     correction = kind(1.0 / math.sqrt(1.0 - float(b2) ** (step + 1)))
-    for i in range(size):
-        g = gradient[i]
-        mu = b1 * mean[i] + (one - b1) * g
-        nu = b2 * square[i] + (one - b2) * g * g
-        mean[i] = mu
-        square[i] = nu
-        denominator = np.sqrt(nu) * correction + eps
-        V[i] -= rate * mu / denominator if denominator > zero else zero
+    for a in range(s):
+        if not integers[ADAM]:
+            for j in range(d):
+                V[a, j] -= lr * gradient[a, j]
+            continue
+        for j in range(d):
+            g = gradient[a, j]
+            mu = b1 * mean[a, j] + (one - b1) * g
+            nu = b2 * square[a, j] + (one - b2) * g * g
+            mean[a, j] = mu
+            square[a, j] = nu
+            denominator = math.sqrt(nu) * correction + eps
+            V[a, j] -= rate * mu / denominator if denominator > zero else zero
 
 
-@njit(nogil=True, fastmath=_FAST)
-def _project(V, gradient, s, d):
-    """Take the radial part out of the gradient of unit anchors."""
+@_part
+def _finish_gradient(V, gradient, s, d, project):
+    """The gradient's largest entry; with ``project``, after its part along each unit anchor is taken out."""
+    top = V.dtype.type(0)
     for a in range(s):
         radial = V.dtype.type(0)
-        for j in range(d):
-            radial += gradient[a, j] * V[a, j]
+        if project:
+            for j in range(d):
+                radial += gradient[a, j] * V[a, j]
         for j in range(d):
             gradient[a, j] -= radial * V[a, j]
+            top = max(top, abs(gradient[a, j]))
+    return top
 
 
-@njit(nogil=True, fastmath=_FAST)
+@_part
 def _to_sphere(V, s, d):
     for a in range(s):
         length = V.dtype.type(0)
         for j in range(d):
             length += V[a, j] * V[a, j]
         if length > 0:
-            length = np.sqrt(length)
+            length = math.sqrt(length)
             for j in range(d):
                 V[a, j] /= length
 
 
-@njit(nogil=True, fastmath=_FAST)
-def _largest(x, size):
-    top = x.dtype.type(0)
-    for i in range(size):
-        top = max(top, abs(x[i]))
-    return top
-
-
-@njit(nogil=True, cache=True, fastmath=_FAST)
-def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out, losses):
+@njit(nogil=True, cache=True, fastmath=_FAST, error_model="numpy", _nrt=False)
+def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out, losses, work):
     """Algorithm 1 for one task; returns the steps taken and whether a tolerance stopped it.
 
     support (s, d) sorted by class; rest (m, d); codes (s,); order (n,): points in the caller's order, for ties;
-    floats, integers: the settings; z_out (n, c), rest first; anchors_out (s, d); losses (steps,).
+    floats, integers: the settings; z_out (n, c), rest first; anchors_out (s, d); losses (steps,); work: a
+    ``Workspace`` for these sizes.
     """
     s, d = support.shape
     m = len(rest)
@@ -336,44 +355,45 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
     k, steps, updates, c = integers[NEIGHBORS], integers[STEPS], integers[UPDATES], integers[CLASSES]
     gamma, alpha = floats[GAMMA], floats[ALPHA]
     lanes = VECTOR_BYTES // support.itemsize
-    sp, nr = _up(s, ROWS), _up(n, ROWS)
-    dp, np_, mp, cp = _up(d, ALIGN), _up(nr, ALIGN), _up(m, ALIGN), _up(2 * c, ALIGN)
-    zero, one = support.dtype.type(0), support.dtype.type(1)
-
-    points = _aligned(m + sp, dp, support)
-    points[:m, :d] = rest
-    points[m:n, :d] = support
+    (points, across, sim, power, within, U, share, X, XT, H, coefficient, packed, gradient, mean, square, best, rows,
+     vectors, softmax) = work  # fmt: skip
+    dp, np_, mp, cp = points.shape[1], U.shape[1], across.shape[1], X.shape[1]
+    sp, nr = len(points) - m, len(U)
+    threshold, degree, d_degree, scale = vectors[THRESHOLD], vectors[DEGREE], vectors[D_DEGREE], vectors[SCALES]
+    inverse, largest, pair = vectors[INVERSE], vectors[LARGEST], vectors[PAIR]
     V = points[m:]
-    across = _aligned(d, mp, support)  # rest, transposed
+    none, unit = np.int64(0), np.int64(1)
+    zero, one, half = support.dtype.type(0), support.dtype.type(1), support.dtype.type(0.5)
+
     for i in range(m):
         for j in range(d):
+            points[i, j] = rest[i, j]
             across[j, i] = rest[i, j]
-    sim, power = _aligned(m + sp + ROWS, np_, support), _aligned(m + sp + ROWS, np_, support)
-    within = _aligned(sp, sp, support)
-    U, share = _aligned(nr, np_, support), _aligned(sp, np_, support)
-    X, XT, H = _aligned(nr, cp, support), _aligned(2 * c, np_, support), _aligned(sp, c, support)
-    coefficient, packed, pair = _aligned(ROWS, np_, support), _aligned(ROWS, np_, support), _aligned(1, np_, support)[0]
-    gradient, mean, square = _aligned(sp, dp, support), _aligned(sp, dp, support), _aligned(sp, dp, support)
-    flat = (V.reshape(-1), gradient.reshape(-1), mean.reshape(-1), square.reshape(-1))
-    threshold = np.full(np_, np.inf, support.dtype)
-    degree, d_degree, scale = np.zeros(np_, support.dtype), np.zeros(np_, support.dtype), np.zeros(np_, support.dtype)
-    inverse, larger = np.zeros(nr, support.dtype), np.zeros(s, support.dtype)
-    best, anchor_best = np.full((m, k), -one, support.dtype), np.zeros(k, support.dtype)
-    rows = np.arange(np_)
+        for j in range(k):
+            best[i, j] = -one
+    for a in range(s):
+        for j in range(d):
+            V[a, j] = support[a, j]
+            mean[a, j] = zero
+            square[a, j] = zero
+    for i in range(n, np_):
+        threshold[i] = np.inf
 
     # what no step changes: similarities of points that stay, and each one's best
     for i0 in range(0, m, ROWS):
-        _multiply(points, i0 * dp, dp, 1, across, 0, mp, rows, 0, d, sim, i0 * np_, np_, mp // lanes, lanes)
+        _multiply(points, i0 * dp, dp, unit, across, none, mp, rows, none, d, sim, i0 * np_, np_, mp // lanes, lanes)
     for i in range(m):
-        _powers(sim, power, i, 0, m, gamma)
+        _powers(sim, power, i, m, gamma)
         sim[i, i] = -one
         power[i, i] = zero
-        _kth_largest(sim[i], m, min(k, m), best[i])
+        _insert(sim[i], none, m, best[i], none, min(k, m))
 
     taken, converged = steps, False
     for step in range(steps + 1):
         for i0 in range(0, sp, ROWS):
-            _multiply(V, i0 * dp, dp, 1, across, 0, mp, rows, 0, d, sim, (m + i0) * np_, np_, mp // lanes, lanes)
+            _multiply(
+                V, i0 * dp, dp, unit, across, none, mp, rows, none, d, sim, (m + i0) * np_, np_, mp // lanes, lanes
+            )
             for j0 in range(i0, sp, ROWS):
                 dot_block(V, i0 * dp, V, j0 * dp, dp, dp, within, i0 * sp + j0, sp)
         for a in range(s):
@@ -381,7 +401,7 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
                 sim[m + a, m + b] = within[a, b]
                 sim[m + b, m + a] = within[a, b]
         for a in range(s):
-            _powers(sim, power, m + a, 0, n, gamma)
+            _powers(sim, power, m + a, n, gamma)
             sim[m + a, m + a] = -one
             power[m + a, m + a] = zero
             for j in range(n, np_):
@@ -390,21 +410,24 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
             for a in range(s):
                 sim[i, m + a] = sim[m + a, i]
                 power[i, m + a] = power[m + a, i]
-            threshold[i] = _merged_kth(best[i], k, sim[i], m, s, larger)
+            for j in range(k):
+                largest[j] = best[i, j]
+            threshold[i] = _insert(sim[i], m, n, largest, k, k)
         for i in range(m, n):
-            threshold[i] = _kth_largest(sim[i], n, k, anchor_best)
+            threshold[i] = _insert(sim[i], none, n, largest, none, k)
         if _weigh(sim, power, threshold, n, np_, m, k, U, degree, share):
             _weigh_ties(sim, power, threshold, order, n, np_, m, k, U, degree, share)
         for i in range(n):
             degree[i] += support.dtype.type(DEGREE_OFFSET)
-            scale[i] = one / np.sqrt(degree[i])
+            scale[i] = one / math.sqrt(degree[i])
         for i in range(n):
             f = -alpha * scale[i]
             for j in range(i // ALIGN * ALIGN, np_):
                 U[i, j] *= f * scale[j]
             U[i, i] = one
         for i in range(n, nr):
-            U[i, :] = zero
+            for j in range(np_):
+                U[i, j] = zero
             U[i, i] = one
         _factor(U, inverse, nr, np_, lanes, rows)
 
@@ -413,10 +436,10 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
                 X[i, q] = zero
         for a in range(s):
             X[m + a, codes[a]] = one
-        _solve_anchors(U, inverse, X, m, n, 0, c)
+        _solve_anchors(U, inverse, X, m, n, none, c)
         last = step >= updates
         if step < steps:
-            losses[step] = anchor_loss(integers[LOSS], X, m, s, c, codes, floats[TAU], floats[SCALE], H)
+            losses[step] = anchor_loss(integers[LOSS], X, m, s, c, codes, floats[TAU], floats[SCALE], H, softmax)
             if losses[step] <= floats[LOSS_TOL]:
                 taken, converged, last = step, True, True
             for a in range(s):
@@ -440,7 +463,7 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
             tail = X[m + a, c + codes[a]]
             for q in range(c):
                 tail += X[m + a, q] * H[a, q]
-            d_degree[m + a] += support.dtype.type(0.5) * tail
+            d_degree[m + a] += half * tail
         for i in range(n):
             d_degree[i] /= degree[i]
         for a0 in range(0, sp, ROWS):
@@ -450,8 +473,9 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
                     coefficient[a - a0],
                 )  # fmt: skip
             for a in range(s, a0 + ROWS):
-                coefficient[a - a0, :] = zero
-            count = 0
+                for j in range(n):
+                    coefficient[a - a0, j] = zero
+            count = none
             for j in range(n):
                 used = False
                 for a in range(ROWS):
@@ -459,20 +483,26 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
                     used = used or coefficient[a, j] != 0
                 rows[count] = j
                 count += used
-            _multiply_rows(packed, 0, np_, 1, points, 0, dp, rows, 0, count, gradient, a0 * dp, dp, dp // lanes, lanes)
-        if integers[RENORMALIZE]:
-            _project(V, gradient, s, d)
-        if floats[GRAD_TOL] >= 0 and _largest(flat[1], s * dp) <= floats[GRAD_TOL]:
-            taken, converged = step, True
-            break
+            _multiply_rows(
+                packed, none, np_, unit, points, none, dp, rows, none, count, gradient, a0 * dp, dp, dp // lanes, lanes
+            )
+        if floats[GRAD_TOL] >= 0 or integers[RENORMALIZE]:
+            top = _finish_gradient(V, gradient, s, d, integers[RENORMALIZE])
+            if top <= floats[GRAD_TOL]:
+                taken, converged = step, True
+                break
         if last:
             break
-        _move(flat[0], flat[1], flat[2], flat[3], s * dp, floats, integers, step)
+        _move(V, gradient, mean, square, s, d, floats, integers, step)
         if integers[RENORMALIZE]:
             _to_sphere(V, s, d)
 
     for later in range(step + 1, steps):
         losses[later] = losses[step]
-    z_out[:, :] = X[:n, :c]
-    anchors_out[:, :] = V[:s, :d]
+    for i in range(n):
+        for q in range(c):
+            z_out[i, q] = X[i, q]
+    for a in range(s):
+        for j in range(d):
+            anchors_out[a, j] = V[a, j]
     return taken, converged

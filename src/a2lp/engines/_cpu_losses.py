@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numba import njit
 
 # No fast-math here: in the official numerics, rounding is the point.
+_part = njit(nogil=True, error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 EXACT, OFFICIAL, OFFICIAL_CPU = range(3)
 CODES = {"exact": EXACT, "official": OFFICIAL, "official_cpu": OFFICIAL_CPU}
 
 
-@njit(nogil=True)
-def anchor_loss(kind, Z, m, s, c, codes, tau, scale, H):
+@_part
+def anchor_loss(kind, Z, m, s, c, codes, tau, scale, H, scratch):
     """The loss of the anchors, rows m to m + s of Z; its gradient goes into H (s, c)."""
     total = Z.dtype.type(0)
     for a in range(s):
         if kind == EXACT:
             total += _exact(Z[m + a], codes[a], c, tau, scale, H[a])
         else:
-            total += _official(Z[m + a], codes[a], c, np.float32(tau), np.float32(scale), kind == OFFICIAL, H[a])
+            total += _official(
+                Z[m + a], codes[a], c, np.float32(tau), np.float32(scale), kind == OFFICIAL, H[a], scratch
+            )
     return total
 
 
-@njit(nogil=True)
+@_part
 def _exact(z, y, c, tau, scale, h):
     """log(1 + sum_{j != y} exp(tau (z_j - z_y))): the small remainder is summed up, never 1 - p_y."""
     zero = z.dtype.type(0)
@@ -32,66 +37,46 @@ def _exact(z, y, c, tau, scale, h):
         shift = max(shift, tau * (z[j] - z[y]))
     mass = zero
     for j in range(c):
-        h[j] = zero if j == y else np.exp(tau * (z[j] - z[y]) - shift)
+        h[j] = zero if j == y else math.exp(tau * (z[j] - z[y]) - shift)
         mass += h[j]
-    factor = tau * scale / (np.exp(-shift) + mass)
+    factor = tau * scale / (math.exp(-shift) + mass)
     wrong = zero
     for j in range(c):
         h[j] *= factor
         wrong += h[j]
     h[y] = -wrong
-    return scale * (shift + np.log1p(np.expm1(-shift) + mass))
+    return scale * (shift + math.log1p(math.expm1(-shift) + mass))
 
 
-@njit(nogil=True)
-def _official(z, y, c, tau, scale, warp, h):
-    """-log(softmax(tau z) + 1e-12) in float32, every operation rounded as PyTorch rounds it."""
-    e = np.empty(c, np.float32)
+@_part
+def _official(z, y, c, tau, scale, warp, h, e):
+    """-log(softmax(tau z) + 1e-12) in float32, every operation rounded as PyTorch rounds it; e (c,) is scratch."""
+    lanes = 1
+    while warp and lanes < c and lanes < 32:
+        lanes *= 2
+    top = tau * np.float32(z[0])
     for j in range(c):
         e[j] = tau * np.float32(z[j])
-    top = e[0]
-    for j in range(c):
         top = max(top, e[j])
     for j in range(c):
-        e[j] = np.exp(e[j] - top)
-    total = _warp_sum(e) if warp else _running_sum(e)
-    offset = np.float32(1e-12)
-    for j in range(c):
-        e[j] = e[j] / total
-    g = -scale / (e[y] + offset)
-    if warp:
-        weighted = g * e[y]
-        for j in range(c):
-            term = float(weighted) if j == y else 0.0
-            fused = np.float32(term - float(e[j]) * float(weighted))  # one rounding: a fused multiply-add
-            h[j] = tau * fused
-    else:
-        inner = g * e[y]
-        for j in range(c):
-            own = g if j == y else np.float32(0)
-            h[j] = tau * ((own - inner) * e[j])
-    return -scale * np.log(e[y] + offset)
-
-
-@njit(nogil=True)
-def _running_sum(e):
-    total = np.float32(0)
-    for value in e:
-        total += value
-    return total
-
-
-@njit(nogil=True)
-def _warp_sum(e):
-    """Strided over 32 lanes, then halves onto halves."""
-    lanes = 1
-    while lanes < len(e) and lanes < 32:
-        lanes *= 2
-    lane = np.zeros(lanes, np.float32)
-    for j in range(len(e)):
-        lane[j % lanes] += e[j]
+        e[j] = math.exp(e[j] - top)
+        h[j] = e[j]
+    for j in range(lanes, c):  # strided over the lanes, then halves onto halves; one lane is a running sum
+        h[j % lanes] = np.float32(h[j % lanes]) + e[j]
+    filled = min(lanes, c)
     while lanes > 1:
         lanes //= 2
-        for j in range(lanes):
-            lane[j] += lane[j + lanes]
-    return lane[0]
+        for j in range(lanes, filled):
+            h[j - lanes] = np.float32(h[j - lanes]) + np.float32(h[j])
+        filled = min(filled, lanes)
+    total = np.float32(h[0])
+    right = e[y] / total
+    g = -scale / (right + np.float32(1e-12))
+    weighted = g * right
+    for j in range(c):
+        p = e[j] / total
+        if warp:  # one rounding, as of a fused multiply-add
+            h[j] = tau * np.float32((float(weighted) if j == y else 0.0) - float(p) * float(weighted))
+        else:
+            h[j] = tau * (((g if j == y else np.float32(0)) - weighted) * p)
+    return -scale * math.log(right + np.float32(1e-12))

@@ -6,12 +6,9 @@ that never move are computed once. One Cholesky factor a step serves both solves
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from array_api_compat import device
-from threadpoolctl import threadpool_limits
 
 from a2lp.arrays import (
     Array,
@@ -24,6 +21,7 @@ from a2lp.arrays import (
     namespace,
     one_hot,
 )
+from a2lp.cores import map_on_cores
 from a2lp.engines.contract import Callback, Problem, Result, Settings, Step
 from a2lp.graph import degrees, neighbours, share
 from a2lp.optimizers import Moments
@@ -50,13 +48,9 @@ class Batched:
             piece = Problem(problem.support[part], problem.rest[part], problem.codes[part], problem.n_classes)
             return _solve(piece, settings, callback, part)
 
-        if is_numpy(xp):
-            # BLAS threads hurt at this size; a core has a chunk of its own instead
-            workers = 1 if callback is not None else min(len(parts), os.cpu_count() or 1)
-            with threadpool_limits(1), ThreadPoolExecutor(workers) as pool:
-                results = list(pool.map(solve, parts))
-        else:
-            results = [solve(part) for part in parts]
+        # with a callback, one after another: it need not be thread-safe
+        on_cores = is_numpy(xp) and callback is None and len(parts) > 1
+        results = map_on_cores(solve, parts) if on_cores else [solve(part) for part in parts]
         joined: Result = concat_batches(results, lambda arrays: xp.concat(arrays, axis=0))
         return joined
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
+import threading
 
 import numpy as np
 
+from a2lp.cores import map_on_cores
 from a2lp.engines.contract import Callback, Problem, Result, Settings
 from a2lp.errors import InputError
 
@@ -32,7 +32,8 @@ class FusedCPU:
         off = -1.0  # no loss and no gradient is this small
         floats = np.array(
             [
-                settings.gamma, settings.alpha, settings.tau, settings.scale(s), settings.lr, *settings.betas, settings.eps,
+                settings.gamma, settings.alpha, settings.tau, settings.scale(s),
+                settings.lr, *settings.betas, settings.eps,
                 off if settings.loss_tol is None else settings.loss_tol,
                 off if settings.grad_tol is None else settings.grad_tol,
             ],
@@ -49,18 +50,21 @@ class FusedCPU:
         losses = np.empty((b, settings.steps), dtype)
         steps, converged = np.empty(b, np.int64), np.empty(b, bool)
 
+        own = threading.local()  # each core's memory, used for task after task
+
         def solve(i: int) -> None:
+            if not hasattr(own, "space"):
+                own.space = kernel.make_workspace(s, m, d, n_classes, settings.n_neighbors, dtype)
+                own.z, own.anchors = np.empty((m + s, n_classes), dtype), np.empty((s, d), dtype)
             by_class = np.argsort(codes[i], kind="stable")
             # the caller's order, support first, in places of the kernel's order, rest first
             order = np.concatenate([m + np.argsort(by_class, kind="stable"), np.arange(m)])
-            z_i, anchors_i = np.empty((m + s, n_classes), dtype), np.empty((s, d), dtype)
             steps[i], converged[i] = kernel.solve_task(
                 np.ascontiguousarray(support[i][by_class]), np.ascontiguousarray(rest[i]), codes[i][by_class],
-                order, floats, integers, z_i, anchors_i, losses[i],
+                order, floats, integers, own.z, own.anchors, losses[i], own.space,
             )  # fmt: skip
-            z[i] = z_i[order]
-            anchors[i, by_class] = anchors_i
+            z[i] = own.z[order]
+            anchors[i, by_class] = own.anchors
 
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            list(pool.map(solve, range(b)))
+        map_on_cores(solve, range(b))
         return Result(z, anchors, losses, steps, converged)

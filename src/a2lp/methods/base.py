@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
@@ -65,8 +65,7 @@ class Method(ABC):
     tau: float = 15.0
 
     def __post_init__(self) -> None:
-        if self.preprocess not in PREPROCESS_NAMES:
-            raise UnknownNameError("preprocess", self.preprocess, PREPROCESS_NAMES)
+        require_name("preprocess", self.preprocess, PREPROCESS_NAMES)
         require_number("tau", self.tau, "positive", lambda v: v > 0, "The paper uses 15.")
 
     def predict(self, batch: TaskBatch, callback: Callable[[Any], object] | None = None) -> Prediction:
@@ -142,6 +141,22 @@ def require_whole(name: str, value: Any, least: int, remedy: str) -> None:
     """Raise the house's error unless a parameter is a whole number of at least ``least``."""
     rule = f"a whole number, {least} or more"
     require_number(name, value, rule, lambda v: isinstance(v, Integral) and int(v) >= least, remedy)
+
+
+def require_name(kind: str, value: Any, known: Iterable[str]) -> None:
+    """Raise the house's error unless a parameter is one of some names."""
+    if not (isinstance(value, str) and value in known):
+        raise UnknownNameError(kind, value, known)
+
+
+def require_adam(betas: Any, eps: Any) -> None:
+    """Raise the house's error unless these are parameters of Adam."""
+    remedy = "Adam's own are (0.9, 0.999) and 1e-8."
+    if not (isinstance(betas, tuple | list) and len(betas) == 2):
+        raise InputError(f"betas={betas!r} must be two numbers. {remedy}")
+    for beta in betas:
+        require_number("betas", beta, "at least 0 and below 1, each", lambda v: 0 <= v < 1, remedy)
+    require_number("eps", eps, "0 or more", lambda v: v >= 0, remedy)
 
 
 def _block_size(batch: TaskBatch) -> int:

@@ -8,19 +8,17 @@ in the arithmetic of that code, since this method is here to be the paper's base
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from array_api_compat import device
-from threadpoolctl import threadpool_limits
 
 from a2lp.arrays import Array, chunks, concat_batches, is_numpy, namespace, one_hot
+from a2lp.cores import map_on_cores
 from a2lp.losses import by_numerics
 from a2lp.methods._maths import class_means, squared_distances
-from a2lp.methods.base import Method, Outcome, Points, direct_outcome, require_number, require_whole
+from a2lp.methods.base import Method, Outcome, Points, direct_outcome, require_adam, require_number, require_whole
 from a2lp.optimizers import Adam
 
 # Tasks whose weights and moments a core works on at a time: they should stay in its second-level cache.
@@ -51,6 +49,7 @@ class Imprinting(Method):
         super().__post_init__()
         require_whole("steps", self.steps, 0, "0 leaves the class means as they are.")
         require_number("lr", self.lr, "positive", lambda v: v > 0, "The paper uses 1e-4.")
+        require_adam(self.betas, self.eps)
         by_numerics(self.numerics)
 
     def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
@@ -68,11 +67,7 @@ class Imprinting(Method):
                 points.n_classes,
             )
 
-        if on_numpy:
-            with threadpool_limits(1), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-                outcomes = list(pool.map(solve, parts))
-        else:
-            outcomes = [solve(part) for part in parts]
+        outcomes = map_on_cores(solve, parts) if on_numpy else [solve(part) for part in parts]
         joined = concat_batches(outcomes, lambda arrays: xp.concat(arrays, axis=0))
         return joined, ("batched", "its gradient has a closed form on any array library")
 

@@ -20,9 +20,9 @@ from typing import Any
 from a2lp.arrays import Array, namespace, one_hot
 from a2lp.engines import select
 from a2lp.engines.contract import Problem, Settings
-from a2lp.errors import A2LPWarning, InputError, UnknownNameError
+from a2lp.errors import A2LPWarning
 from a2lp.losses import by_numerics
-from a2lp.methods.base import Method, Outcome, Points, require_number, require_whole
+from a2lp.methods.base import Method, Outcome, Points, require_adam, require_name, require_number, require_whole
 from a2lp.optimizers import NAMES as OPTIMIZER_NAMES
 from a2lp.preprocess import l2
 
@@ -54,8 +54,7 @@ class LP(Method):
         require_number("gamma", self.gamma, "positive", lambda v: v > 0, "The paper uses 3.")
         remedy = "At 1 the propagation has no unique solution; the paper uses 0.8."
         require_number("alpha", self.alpha, "at least 0 and below 1", lambda v: 0 <= v < 1, remedy)
-        if self.engine not in select.NAMES:
-            raise UnknownNameError("engine", self.engine, select.NAMES)
+        require_name("engine", self.engine, select.NAMES)
 
     def _settings(self, n_neighbors: int) -> Settings:
         return Settings(n_neighbors=n_neighbors, gamma=float(self.gamma), alpha=float(self.alpha), tau=float(self.tau))
@@ -70,7 +69,7 @@ class LP(Method):
         support, rest = self._vectors(points)
         problem = Problem(support, rest, points.codes, points.n_classes)
         settings = self._settings(_usable_neighbors(int(self.n_neighbors), support.shape[1] + rest.shape[1]))
-        engine, reason = select.choose(self.engine, problem, settings)
+        engine, reason = select.choose(self.engine, problem, settings, calls_back=callback is not None)
         found = engine.run(problem, settings, callback)
         xp = namespace(support)
         s, q = support.shape[1], points.n_query
@@ -125,18 +124,10 @@ class A2LP(LP):
         super().__post_init__()
         require_whole("steps", self.steps, 0, "0 is plain label propagation.")
         require_number("lr", self.lr, "positive", lambda v: v > 0, "The paper uses 1e-4.")
-        if not (isinstance(self.betas, tuple | list) and len(self.betas) == 2):
-            raise InputError(f"betas={self.betas!r} must be two numbers. Adam's own are (0.9, 0.999).")
-        for beta in self.betas:
-            require_number(
-                "betas", beta, "at least 0 and below 1", lambda v: 0 <= v < 1, "Adam's own are (0.9, 0.999)."
-            )
-        require_number("eps", self.eps, "0 or more", lambda v: v >= 0, "Adam's own is 1e-8.")
+        require_adam(self.betas, self.eps)
         by_numerics(self.numerics)
-        if self.optimizer not in OPTIMIZER_NAMES:
-            raise UnknownNameError("optimizer", self.optimizer, OPTIMIZER_NAMES)
-        if self.reduction not in ("mean", "sum"):
-            raise UnknownNameError("reduction", self.reduction, ("mean", "sum"))
+        require_name("optimizer", self.optimizer, OPTIMIZER_NAMES)
+        require_name("reduction", self.reduction, ("mean", "sum"))
         for name in ("loss_tol", "grad_tol"):
             if getattr(self, name) is not None:
                 require_number(name, getattr(self, name), "0 or more", lambda v: v >= 0, "None never stops early.")

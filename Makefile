@@ -1,0 +1,40 @@
+# Every target does all of its own set-up in .venv; a machine needs Python 3.11 or newer, pip and make.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+.PHONY: bench test lint docs clean
+
+# The paper's comparison on real features: 1- and 5-shot, four methods, 1000 tasks each.
+bench: .venv/.slim
+	$(BIN)/a2lp bench
+
+# Everything that must hold: style, types, layers, tests, docs.
+test: .venv/.full lint
+	$(BIN)/python -m pytest -n auto
+	$(BIN)/mkdocs build --strict --quiet
+
+lint: .venv/.full
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+docs: .venv/.full
+	$(BIN)/mkdocs serve
+
+clean:
+	rm -rf .venv site build dist
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.slim: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) --editable .
+	touch $@
+
+# torch first and by its exact version: the constraint then keeps other packages from bringing another build
+.venv/.full: .venv/.slim
+	$(PIP) torch
+	$(PIP) --editable '.[dev]'
+	touch $@

@@ -1,0 +1,163 @@
+"""The report's figures, as SVG text. Colours are Okabe and Ito's, which stay apart for the colour-blind."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from a2lp.bench.records import Record
+from a2lp.bench.statistics import paired_difference
+from a2lp.bench.studies import Matrix, TaskPicture
+from a2lp.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+GREY = "#666666"
+STYLE = {
+    "font.size": 10,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "figure.constrained_layout.h_pad": 0.12,
+    "svg.hashsalt": "a2lp",  # the same figure gives the same text
+}
+PAGE_WIDTH = 10.2  # inches
+
+
+def accuracy(columns: Mapping[str, Sequence[Record]]) -> str:
+    """Mean accuracy with intervals: a panel for each column of the table, a line for each method."""
+    height = 0.9 + 0.32 * max(map(len, columns.values()))
+    figure, panels = _panels(len(columns), height)
+    for axes, (title, records) in zip(panels, columns.items(), strict=True):
+        names = [record.config["method"] for record in records]
+        for place, record in enumerate(records):
+            mean, ci95 = record.accuracy
+            axes.errorbar(mean, place, xerr=np.nan_to_num(ci95), fmt="o", capsize=3, color=_colour(place))
+            axes.annotate(
+                f"{mean:.2f}", (mean, place), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=8
+            )
+        axes.set(title=title, xlabel="accuracy, %", ylim=(len(names) - 0.5, -0.7))
+        axes.set_yticks(range(len(names)), names)
+        axes.margins(x=0.15)
+        axes.grid(axis="x", color="#dddddd")
+    return _svg(figure)
+
+
+def steps(curves: Mapping[str, Mapping[str, Any]]) -> str:
+    """Accuracy against steps, with its interval; a panel for each column."""
+    figure, panels = _panels(len(curves), 2.6)
+    for place, (axes, (title, curve)) in enumerate(zip(panels, curves.items(), strict=True)):
+        mean, ci95 = np.array(curve["accuracy"]), np.array(curve["ci95"])
+        axes.fill_between(curve["steps"], mean - ci95, mean + ci95, color=_colour(place), alpha=0.15, lw=0)
+        axes.plot(curve["steps"], mean, color=_colour(place))
+        axes.set(title=title, xlabel="step", ylabel="accuracy, %")
+        axes.grid(color="#dddddd")
+    return _svg(figure)
+
+
+def movement(curves: Mapping[str, Mapping[str, Any]]) -> str:
+    """The loss, how far the anchors are from where they started, and their length, along the steps."""
+    figure, panels = _panels(3, 2.8)
+    shown = (("loss", "mean loss"), ("shift", "distance from the start"), ("norm", "length"))
+    for axes, (what, label) in zip(panels, shown, strict=True):
+        for place, (title, curve) in enumerate(curves.items()):
+            axes.plot(
+                curve["steps"], curve[what], color=_colour(place), ls=("-", "--", ":", "-.")[place % 4], label=title
+            )
+        axes.set(title=label, xlabel="step")
+        axes.grid(color="#dddddd")
+        if what == "loss" and min(min(curve["loss"]) for curve in curves.values()) > 0:
+            axes.set_yscale("log")
+    panels[1].legend(frameon=False, fontsize=9)
+    return _svg(figure)
+
+
+def differences(columns: Mapping[str, tuple[Record, Record]]) -> str:
+    """How a method differs from the baseline, task by task; a panel for each column."""
+    figure, panels = _panels(len(columns), 2.6)
+    for axes, (title, (record, baseline)) in zip(panels, columns.items(), strict=True):
+        values = np.array(record.accuracies) - np.array(baseline.accuracies)
+        width = _bin_width(values, record.config["queries_per_task"])
+        reach = np.ceil(np.abs(values).max() / width + 0.5) if values.any() else 1
+        axes.hist(values, bins=((np.arange(-reach, reach + 2) - 0.5) * width).tolist(), color=COLOURS[0], alpha=0.8)
+        axes.axvline(0, color=GREY, lw=1)
+        mean, _ = paired_difference(record.accuracies, baseline.accuracies)
+        axes.axvline(mean, color=COLOURS[1], lw=1.5, ls="--")
+        better, worse = (100 * np.mean(values > 1e-9), 100 * np.mean(values < -1e-9))
+        axes.set(title=title, xlabel="difference, points", ylabel="tasks")
+        text = f"mean {mean:+.2f}\nbetter {better:.0f} %\nworse {worse:.0f} %"
+        axes.text(0.02, 0.97, text, transform=axes.transAxes, va="top", fontsize=9)
+    return _svg(figure)
+
+
+def task(picture: TaskPicture) -> str:
+    """One task before and after adaptation, on its two main axes."""
+    figure, panels = _panels(2, 4.8, share=True)
+    halves = (
+        ("before", picture.anchors_before, picture.right_before),
+        ("after", picture.anchors_after, picture.right_after),
+    )
+    for axes, (name, anchors, right) in zip(panels, halves, strict=True):
+        _points(axes, picture, right)
+        if name == "after":
+            for start, end in zip(picture.anchors_before, anchors, strict=True):
+                axes.plot(*zip(start, end, strict=True), color="black", lw=1.2, ls=":", zorder=3)
+        colours = [_colour(label) for label in picture.anchor_labels]
+        axes.scatter(
+            anchors[:, 0], anchors[:, 1], marker="D", s=75, c=colours, edgecolors="black", linewidths=1.2, zorder=4
+        )
+        axes.set(title=f"{name}: {100 * right.mean():.1f} % of queries right", xticks=[], yticks=[])
+        axes.set_aspect("equal")
+        axes.spines[:].set_visible(True)
+        axes.spines[:].set_color("#bbbbbb")
+    return _svg(figure)
+
+
+def _points(axes: Axes, picture: TaskPicture, right: Matrix) -> None:
+    colours = np.array([_colour(label) for label in picture.query_labels])
+    x, y = picture.queries.T
+    axes.scatter(x, y, s=22, c=colours, alpha=0.75, linewidths=0, zorder=2)
+    axes.scatter(x[~right], y[~right], s=75, facecolors="none", edgecolors="black", linewidths=0.9, zorder=2)
+
+
+def _panels(count: int, height: float, share: bool = False) -> tuple[Figure, list[Axes]]:
+    """A figure of so many panels, two or three in a row."""
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtraError("the report", "matplotlib", "report") from error
+    across = 2 if count in (1, 2, 4) else 3
+    down = -(-count // across)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(PAGE_WIDTH, height * down), layout="constrained")
+        grid = figure.subplots(down, across, squeeze=False, sharex=share, sharey=share)
+    for spare in grid.flat[count:]:
+        spare.set_visible(False)
+    return figure, list(grid.flat[:count])
+
+
+def _svg(figure: Figure) -> str:
+    import matplotlib as mpl
+
+    text = io.StringIO()
+    with mpl.rc_context(STYLE):
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue()
+
+
+def _colour(place: int) -> str:
+    return COLOURS[place % len(COLOURS)]
+
+
+def _bin_width(values: Matrix, queries: int) -> float:
+    """A whole number of queries, so that no bin collects more possible values than the next."""
+    one = 100.0 / queries
+    return float(one * max(1, np.ceil(np.abs(values).max() / one / 15)))

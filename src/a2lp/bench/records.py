@@ -1,0 +1,120 @@
+"""One JSON file for each finished cell, so that an interrupted run goes on where it stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from a2lp.bench.statistics import Estimate, estimate
+from a2lp.errors import A2LPWarning, InputError
+
+
+@dataclass(frozen=True)
+class Record:
+    """What one cell gave.
+
+    Attributes
+    ----------
+    key : str
+        The hash of ``config``; also the name of the record's file.
+    config : dict
+        Everything that decides the numbers: tasks, features, method and all of its parameters.
+    accuracies : list of float
+        Percent of queries that were right, one for each task.
+    seconds : float
+        Time spent in ``predict``, all tasks together.
+    engine : str
+        Which engine the method ran on.
+    trace : dict or None
+        For methods that take steps: the mean loss along the way, and how far the anchors moved.
+    versions, hardware, commit, date
+        Where and when.
+    """
+
+    key: str
+    config: dict[str, Any]
+    accuracies: list[float]
+    seconds: float
+    engine: str
+    trace: dict[str, Any] | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    hardware: dict[str, Any] = field(default_factory=dict)
+    commit: str | None = None
+    date: str = ""
+
+    @property
+    def accuracy(self) -> Estimate:
+        """Mean accuracy in percent, with its interval."""
+        return estimate(self.accuracies)
+
+    def to_json(self) -> str:
+        """The record as the text of its file; ``mean`` and ``ci95`` are there for readers of the file."""
+        mean, ci95 = self.accuracy
+        derived = {"mean": mean, "ci95": ci95 if len(self.accuracies) > 1 else None, "seed": self.config["seed"]}
+        return json.dumps(asdict(self) | derived, indent=1, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Record:
+        """Read a record; ValueError if the text is not a whole one."""
+        data = json.loads(text)
+        try:
+            record = cls(**{name: data[name] for name in cls.__dataclass_fields__})
+            whole = len(record.accuracies) == record.config["n_tasks"]
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"a field is missing: {error}") from error
+        if not whole:
+            raise ValueError(f"{len(record.accuracies)} accuracies for {record.config['n_tasks']} tasks")
+        return record
+
+
+class RecordStore:
+    """A folder of records, ``OUT/records/<key>.json``.
+
+    Parameters
+    ----------
+    out : path
+        The folder that ``records`` is made in.
+    """
+
+    def __init__(self, out: str | Path) -> None:
+        self.folder = Path(out) / "records"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"--out {str(out)!r} cannot be made a folder ({error.strerror}); records are written into a folder. "
+                "Name a new folder, or one of an earlier run."
+            ) from error
+
+    def __contains__(self, key: str) -> bool:
+        return (self.folder / f"{key}.json").exists()
+
+    def get(self, key: str) -> Record | None:
+        """The record of a cell, or None if there is none that can be used."""
+        path = self.folder / f"{key}.json"
+        try:
+            record = Record.from_json(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            warnings.warn(f"{path} is not a whole record ({error}); its cell is run again.", A2LPWarning, stacklevel=2)
+            return None
+        return record if record.key == key else None
+
+    def put(self, record: Record) -> None:
+        """Write a record; a reader sees all of it or nothing."""
+        write_text(self.folder / f"{record.key}.json", record.to_json())
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file under a temporary name beside the target, then rename it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,95 @@
+"""The ``a2lp`` command. Each subcommand imports what it needs when it runs, so that ``--help`` is quick."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Annotated, Any, TextIO
+
+import typer
+from typer.core import TyperGroup
+
+from a2lp._version import __version__
+from a2lp.cli.bench import bench
+from a2lp.cli.convert import convert
+from a2lp.cli.sweep import sweep
+from a2lp.errors import A2LPError, A2LPWarning
+
+
+class _Group(TyperGroup):
+    """Turns the errors that users can mend into one paragraph; anything else is a bug and keeps its traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("default", A2LPWarning)  # a note each, said once
+                warnings.showwarning = _show_warning
+                return super().invoke(ctx)
+        except A2LPError as error:
+            _say(f"error: {error}")
+            raise typer.Exit(2) from error
+        except KeyboardInterrupt as error:
+            _say("interrupted: with --out, finished cells are kept, and the same command goes on from there.")
+            raise typer.Exit(130) from error
+
+
+app = typer.Typer(
+    cls=_Group,
+    help="Transductive few-shot learning: label a handful, get the rest.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(bench)
+app.command()(sweep)
+app.command()(convert)
+
+
+@app.command()
+def methods() -> None:
+    """List the methods, one line each."""
+    from a2lp.methods.registry import methods as registered
+
+    lines = registered()
+    width = max(map(len, lines))
+    for name, line in lines.items():
+        typer.echo(f"{name:{width}}  {line}")
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+def _say(text: str) -> None:
+    typer.echo(" ".join(text.split()), err=True)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    if issubclass(category, A2LPWarning):
+        _say(f"note: {message}")
+    else:
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))

@@ -1,0 +1,35 @@
+"""``a2lp convert``: a feature file of one kind as one of another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def convert(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="A feature file (.npz, .npy with its .csv, .safetensors, .parquet, or a pickle of {class: "
+            "vectors}: .plk, .pkl, .pickle), or the name of a bundled set: cub, digits."
+        ),
+    ],
+    target: Annotated[
+        Path,
+        typer.Argument(help="The file to write; its extension says which kind: .npz, .npy, .safetensors or .parquet."),
+    ],
+    force: Annotated[bool, typer.Option("--force", help="Replace the target where it exists.")] = False,
+) -> None:
+    """Convert a feature file to another format, without losing or rounding anything."""
+    from rich.console import Console
+
+    from a2lp.features import load, save
+
+    features = load(source)
+    save(features, target, force=force)
+    n, d = features.features.shape
+    classes = "no labels" if features.labels is None else f"{features.n_classes} classes"
+    line = f"{source}: {n} vectors of {d} dimensions ({features.features.dtype}), {classes} -> {target}"
+    Console().print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from a2lp.bench.records import Record, RecordStore
+from a2lp.errors import A2LPWarning, InputError
+
+RECORD = Record(
+    key="ab" * 32,
+    config={"n_tasks": 3, "seed": 7, "method": "lp"},
+    accuracies=[100 / 3, 60.0, 20.0],
+    seconds=0.25,
+    engine="batched",
+    versions={"numpy": "2"},
+    hardware={"cores": 2},
+    commit=None,
+    date="2024-01-01T00:00:00+00:00",
+)
+
+
+def test_a_record_comes_back_and_leaves_nothing_else(tmp_path):
+    store = RecordStore(tmp_path / "new" / "out")
+    assert RECORD.key not in store
+    assert store.get(RECORD.key) is None
+    store.put(RECORD)
+    assert RECORD.key in store
+    assert store.get(RECORD.key) == RECORD
+    assert [path.name for path in store.folder.iterdir()] == [f"{RECORD.key}.json"]
+    data = json.loads((store.folder / f"{RECORD.key}.json").read_text())
+    assert data["mean"] == pytest.approx(340 / 9)
+    assert data["seed"] == 7
+
+
+def test_a_single_task_is_valid_json(tmp_path):
+    store = RecordStore(tmp_path)
+    one = replace(RECORD, accuracies=[50.0], config={"n_tasks": 1, "seed": None})
+    store.put(one)
+    assert store.get(one.key) == one
+
+
+@pytest.mark.parametrize("share", [0, 0.3, 0.9, 0.999])
+def test_a_truncated_record_is_no_record_and_is_mentioned(tmp_path, share):
+    store = RecordStore(tmp_path)
+    store.put(RECORD)
+    path = store.folder / f"{RECORD.key}.json"
+    text = path.read_text()
+    path.write_text(text[: int(share * (len(text) - 2))])
+    with pytest.warns(A2LPWarning, match="is not a whole record .* run again"):
+        assert store.get(RECORD.key) is None
+
+
+@pytest.mark.parametrize("change", [{"accuracies": [1.0, 2.0]}, {"accuracies": None}, {"config": {}}])
+def test_a_record_that_lacks_something_is_no_record(tmp_path, change):
+    store = RecordStore(tmp_path)
+    store.put(RECORD)
+    path = store.folder / f"{RECORD.key}.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.warns(A2LPWarning, match="is not a whole record"):
+        assert store.get(RECORD.key) is None
+
+
+def test_out_must_be_a_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be made a folder"):
+        RecordStore(tmp_path / "file")

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import base64
+import dataclasses
+import re
+import sys
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from a2lp.bench.records import RecordStore
+from a2lp.bench.report import write_report
+from a2lp.bench.run import no_progress, run
+from a2lp.errors import MissingExtraError
+
+SETTINGS = {"settings": {"a2lp": {"steps": 10}}}
+
+
+def write(cells, baseline, folder):
+    store = RecordStore(folder)
+    return write_report(cells, run(cells, store), baseline, store, no_progress).read_text(encoding="utf-8")
+
+
+def figures(page):
+    sources = re.findall(r'<img src="data:image/svg\+xml;base64,([^"]+)"', page)
+    return [ET.fromstring(base64.b64decode(source)) for source in sources]
+
+
+def test_report_is_whole_and_refers_to_nothing_outside(make_cells, digits, tmp_path):
+    evil = dataclasses.replace(digits, name="<script>alert(1)</script>")
+    cells = make_cells(["prototypical", "lp", "a2lp"], shots=(1, 2), features=evil, **SETTINGS)
+    page = write(cells, "lp", tmp_path)
+    assert len(figures(page)) == 5
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert not re.findall(r'(?:src|href)="(?!data:)', page)
+    assert "difference to lp" in page
+
+
+def test_report_without_adaptation(make_cells, tmp_path):
+    cells = make_cells(["prototypical", "lp"], preprocess=("l2", "plc"), shots=(1, 2, 3))
+    assert len(figures(write(cells, "prototypical", tmp_path / "two"))) == 2
+    assert len(figures(write(make_cells(["lp"], n_tasks=1), "lp", tmp_path / "one"))) == 1
+
+
+def test_equal_methods_have_a_histogram_too(make_cells, tmp_path):
+    cells = make_cells(["lp", "a2lp"], settings={"a2lp": {"steps": 0}})
+    assert len(figures(write(cells, "lp", tmp_path))) == 2
+
+
+@pytest.mark.parametrize("package", ["jinja2", "matplotlib"])
+def test_the_extra_is_named(make_cells, tmp_path, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=rf"{package}.*a2lp\[report\]"):
+        write(make_cells(["lp"]), "lp", tmp_path)

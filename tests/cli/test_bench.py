@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import a2lp
+from a2lp.cli.app import app
+from a2lp.tasks.lists import TaskList
+
+SMALL = ["bench", "--features", "digits", "--tasks", "10"]
+FEW_STEPS = ["--set", "a2lp.steps=10"]
+ALL_METHODS = [*SMALL, *FEW_STEPS, "--set", "imprinting.steps=10"]
+
+
+def call(*args: str) -> tuple[str, str]:
+    result = CliRunner().invoke(app, list(args))
+    assert result.exit_code == 0, result.stderr
+    return result.stdout, result.stderr
+
+
+def process(args: list[str], **options) -> subprocess.Popen[str]:
+    paths = [str(Path(a2lp.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    return subprocess.Popen([sys.executable, "-m", "a2lp", *args], text=True, env=environment, **options)
+
+
+def records(out: Path) -> dict[str, dict]:
+    return {path.name: json.loads(path.read_text()) for path in (out / "records").glob("*.json")}
+
+
+def test_json_is_the_document_alone_and_has_every_cell():
+    stdout, _ = call(*ALL_METHODS, "--preprocess", "l2,plc", "--format", "json")
+    cells = json.loads(stdout)
+    found = [(c["method"], c["n_shot"], c["preprocess"]) for c in cells]
+    assert found == [
+        (m, k, p) for p in ("l2", "plc") for k in (1, 5) for m in ("prototypical", "imprinting", "lp", "a2lp")
+    ]
+    for cell in cells:
+        assert (cell["n_way"], cell["sampler"], cell["features"], cell["n_tasks"]) == (5, "balanced", "digits", 10)
+        assert 20 < cell["mean_accuracy"] <= 100
+        assert cell["ci95"] > 0
+        assert cell["seconds"] > 0
+        assert cell["baseline"] == "lp"
+
+
+def test_csv_says_the_same_as_json():
+    args = [*SMALL, "--methods", "prototypical,lp", "--shots", "1"]
+    from_json = json.loads(call(*args, "--format", "json")[0])
+    from_csv = list(csv.DictReader(io.StringIO(call(*args, "--format", "csv")[0])))
+    assert [row["method"] for row in from_csv] == ["prototypical", "lp"]
+    assert [float(row["mean_accuracy"]) for row in from_csv] == [row["mean_accuracy"] for row in from_json]
+
+
+@pytest.mark.parametrize("shots", ["1,5", "1,2,3,4"])
+def test_table_fits_eighty_columns(shots):
+    stdout, _ = call(*ALL_METHODS, "--preprocess", "l2,plc", "--shots", shots, "--baseline", "prototypical")
+    lines = stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "digits: 5-way, 75 queries a task, 10 tasks, balanced, seed 0" in lines[0]
+    assert sum(line.strip().startswith("a2lp") for line in lines) == 3 * (1 if shots == "1,5" else 2)
+
+
+def test_saved_tasks_give_the_same_numbers(tmp_path):
+    args = ["bench", "--features", "digits", "--methods", "lp", "--format", "json"]
+    drawn, _ = call(*args, "--shots", "1,2", "--tasks", "10", "--seed", "3", "--save-tasks", str(tmp_path / "t.npz"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t_1shot.npz", "t_2shot.npz"]
+    again, notes = call(*args, "--tasks-file", str(tmp_path / "t_2shot.npz"))
+    assert "do not apply" in notes
+    assert json.loads(again)[0]["mean_accuracy"] == json.loads(drawn)[1]["mean_accuracy"]
+    assert TaskList.load(tmp_path / "t_2shot.npz").about["seed"] == 3
+
+
+def test_sampler_parameters_are_set_too(tmp_path):
+    args = ["bench", "--features", "digits", "--methods", "lp", "--shots", "1", "--tasks", "4", "--sampler", "k_eff"]
+    call(*args, "--set", "k_eff.k_eff=2", "--save-tasks", str(tmp_path / "t.npz"))
+    tasks = TaskList.load(tmp_path / "t.npz")
+    assert tasks.query.shape[1] == 75
+    assert all(len(np.unique(row)) == 2 for row in tasks.query_labels)
+
+
+def test_cl2n_with_base_features():
+    stdout, _ = call(*SMALL, "--methods", "lp", "--preprocess", "l2,cl2n", "--base", "digits", "--format", "json")
+    assert len(json.loads(stdout)) == 4
+
+
+def test_out_has_records_table_and_report(tmp_path):
+    call(*SMALL, *FEW_STEPS, "--methods", "lp,a2lp", "--shots", "1", "--out", str(tmp_path))
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+    assert "**" in (tmp_path / "table.md").read_text()
+    found = list(records(tmp_path).values())
+    assert len(found) == 3  # two cells, and the report's look at the steps
+    for record in found:
+        assert len(record["accuracies"]) == 10
+        assert {"config", "mean", "ci95", "seconds", "versions", "hardware", "commit", "date", "seed"} <= set(record)
+
+
+def test_without_the_report_extra_the_rest_is_written(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    _, notes = call(*SMALL, "--methods", "lp", "--out", str(tmp_path))
+    assert "a2lp[report]" in notes
+    assert (tmp_path / "table.md").is_file()
+    assert len(records(tmp_path)) == 2
+
+
+def test_a_killed_run_goes_on_where_it_stopped(tmp_path):
+    out = tmp_path / "out"
+    args = ["bench", "--features", "digits", "--methods", "prototypical,lp,imprinting", "--shots", "1", "--tasks", "40"]
+    args += ["--set", "imprinting.steps=3000", "--out", str(out), "--format", "json"]
+    run = process(args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while len(list(out.glob("records/*.json"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.005)
+    run.send_signal(signal.SIGKILL)
+    assert run.wait() == -signal.SIGKILL
+    before = {path: path.stat().st_mtime_ns for path in out.glob("records/*.json")}
+    assert len(before) == 2
+    done = process(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    stdout, stderr = done.communicate(timeout=120)
+    assert done.returncode == 0, stderr
+    assert "2 of 3 cells" in stderr
+    assert len(json.loads(stdout)) == 3
+    assert all(path.stat().st_mtime_ns == written for path, written in before.items())
+    assert len(records(out)) == 3
+
+
+def test_interrupting_says_that_it_can_go_on(tmp_path):
+    args = ["bench", "--features", "digits", "--methods", "prototypical,imprinting", "--shots", "1"]
+    args += ["--set", "imprinting.steps=20000", "--out", str(tmp_path)]
+    run = process(args, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    while not list(tmp_path.glob("records/*.json")):
+        time.sleep(0.005)
+    time.sleep(0.3)
+    run.send_signal(signal.SIGINT)
+    _, stderr = run.communicate(timeout=120)
+    assert run.returncode == 130
+    assert "the same command goes on from there" in stderr
+    assert "Traceback" not in stderr
+
+
+def test_a_broken_record_is_run_again(tmp_path):
+    args = [*SMALL, "--methods", "lp", "--shots", "1", "--out", str(tmp_path), "--format", "json"]
+    first, _ = call(*args)
+    [path] = (tmp_path / "records").glob("*.json")
+    path.write_text(path.read_text()[:200])
+    second, notes = call(*args)
+    assert "is not a whole record" in notes
+    assert json.loads(second)[0]["mean_accuracy"] == json.loads(first)[0]["mean_accuracy"]
+    assert len(records(tmp_path)) == 1
+
+
+def test_sweep_ranks_and_says_which_classes(tmp_path):
+    args = ["sweep", "--method", "lp", "--features", "digits", "--grid", "alpha=0.5,0.9", "--grid", "n_neighbors=3,10"]
+    args += ["--tasks", "10", "--out", str(tmp_path)]
+    stdout, notes = call(*args, "--format", "json")
+    rows = json.loads(stdout)
+    assert len(rows) == 8
+    assert [row["rank"] for row in rows] == [1, 1, 2, 2, 3, 3, 4, 4]
+    means = [row["mean_over_shots"] for row in rows]
+    assert means == sorted(means, reverse=True)
+    assert {(row["alpha"], row["n_neighbors"]) for row in rows} == {(a, k) for a in (0.5, 0.9) for k in (3, 10)}
+    assert "5 of 10" in notes
+    table, notes = call(*args)
+    assert "8 of 8 cells" in notes
+    assert max(map(len, table.splitlines())) <= 80
+    assert "5 of 10" in (tmp_path / "sweep.md").read_text()
+
+
+def test_sweep_over_words():
+    args = ["sweep", "--method", "lp", "--features", "digits", "--grid", "preprocess=l2,plc", "--tasks", "5"]
+    rows = json.loads(call(*args, "--classes", "all", "--format", "json")[0])
+    assert {row["preprocess"] for row in rows} == {"l2", "plc"}
+
+
+def test_methods_and_version():
+    stdout, _ = call("methods")
+    assert [line.split()[0] for line in stdout.splitlines()][:4] == ["prototypical", "imprinting", "lp", "a2lp"]
+    assert call("--version")[0].strip() == a2lp.__version__
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys, a2lp.cli.app as a; print([m for m in ('numpy', 'sklearn', 'numba', 'torch') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(Path(a2lp.__file__).parents[1])},
+    )
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.shared
+def test_the_reference_tasks_give_the_reference_accuracies(shared_data):
+    tasks = str(shared_data / "reference" / "ref_cub_1shot.npz")
+    stdout, _ = call(
+        "bench", "--methods", "prototypical,lp", "--preprocess", "l2,plc", "--tasks-file", tasks, "--format", "json"
+    )
+    found = [(round(cell["mean_accuracy"], 1), round(cell["ci95"], 2)) for cell in json.loads(stdout)]
+    assert found == [(68.1, 0.67), (74.8, 0.72), (69.5, 0.63), (78.1, 0.70)]
