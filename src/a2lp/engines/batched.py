@@ -45,7 +45,9 @@ class Batched:
         parts = list(chunks(tasks, _chunk_size(problem, xp)))
 
         def solve(part: slice) -> Result:
-            piece = Problem(problem.support[part], problem.rest[part], problem.codes[part], problem.n_classes)
+            piece = Problem(
+                problem.support[part, ...], problem.rest[part, ...], problem.codes[part, ...], problem.n_classes
+            )
             return _solve(piece, settings, callback, part)
 
         # with a callback, one after another: it need not be thread-safe
@@ -120,7 +122,7 @@ def _forward(anchors: Array, fixed: _Fixed, settings: Settings) -> _Forward:
     system = fixed.eye - settings.alpha * (scale[:, :, None] * weights * scale[:, None, :])  # eq. 2
     factor = xp.linalg.cholesky(system)
     z = cholesky_solve(factor, fixed.labels)  # (b, n, c)  eq. 5
-    return _Forward(xp.clip(top, min=0.0), shared[:, :s], degree, factor, z)
+    return _Forward(xp.clip(top, min=0.0), shared[:, :s, :], degree, factor, z)
 
 
 def _gradient(anchors: Array, fixed: _Fixed, forward: _Forward, dz: Array, settings: Settings) -> Array:
@@ -132,7 +134,7 @@ def _gradient(anchors: Array, fixed: _Fixed, forward: _Forward, dz: Array, setti
     d_degree = -(xp.sum(adjoint * (z - fixed.labels), axis=-1) + xp.sum(z * (adjoint - dz), axis=-1)) / (2 * degree)
     scale = 1.0 / xp.sqrt(degree)
     # both orders of the outer product at once: the graph is symmetric
-    pairs = xp.concat([adjoint[:, :s], z[:, :s]], axis=2) @ xp.matrix_transpose(xp.concat([z, adjoint], axis=2))
+    pairs = xp.concat([adjoint[:, :s, :], z[:, :s, :]], axis=2) @ xp.matrix_transpose(xp.concat([z, adjoint], axis=2))
     d_weight = settings.alpha * scale[:, :s, None] * scale[:, None, :] * pairs
     d_weight = d_weight + d_degree[:, :s, None] + d_degree[:, None, :]  # (b, s, n)
     coefficient = forward.share * _slope(forward.sim, settings.gamma) * d_weight
@@ -167,7 +169,7 @@ def _solve(problem: Problem, settings: Settings, callback: Callback | None, task
     stops = settings.loss_tol is not None or settings.grad_tol is not None
     forward = _forward(anchors, fixed, settings)
     for step in range(settings.steps):
-        loss = settings.loss(forward.z[:, :s], forward.z[:, s:], fixed.labels[:, :s])
+        loss = settings.loss(forward.z[:, :s, :], forward.z[:, s:, :], fixed.labels[:, :s, :])
         value, d_anchors, d_rest = loss
         losses.append(value if not losses else xp.where(active, value, losses[-1]))
         if callback is not None:
@@ -175,7 +177,7 @@ def _solve(problem: Problem, settings: Settings, callback: Callback | None, task
         if step >= settings.updates and not stops:
             break
         if d_rest is None:
-            d_rest = xp.zeros_like(forward.z[:, s:])
+            d_rest = xp.zeros_like(forward.z[:, s:, :])
         gradient = _gradient(anchors, fixed, forward, xp.concat([d_anchors, d_rest], axis=1), settings)
         if settings.renormalize:
             gradient = gradient - xp.sum(gradient * anchors, axis=-1, keepdims=True) * anchors

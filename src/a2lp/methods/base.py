@@ -110,7 +110,7 @@ class Method(ABC):
     def _points(self, batch: TaskBatch) -> Points:
         points = preprocess(self.preprocess, batch.points, self.base_mean)
         s = batch.n_support
-        return Points(points[:, :s], points[:, s:], batch.codes, batch.n_classes, batch.n_query)
+        return Points(points[:, :s, :], points[:, s:, :], batch.codes, batch.n_classes, batch.n_query)
 
 
 DIRECT = ("direct", "a closed form; there is nothing to choose")

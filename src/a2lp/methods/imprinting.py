@@ -61,9 +61,9 @@ class Imprinting(Method):
 
         def solve(part: slice) -> Outcome:
             return self._fine_tune(
-                points.support[part],
-                points.codes[part],
-                points.rest[part, : points.n_query],
+                points.support[part, ...],
+                points.codes[part, ...],
+                points.rest[part, : points.n_query, :],
                 points.n_classes,
             )
 

@@ -73,9 +73,9 @@ class LP(Method):
         found = engine.run(problem, settings, callback)
         xp = namespace(support)
         s, q = support.shape[1], points.n_query
-        scores = found.z[:, s : s + q]
+        scores = found.z[:, s : s + q, :]
         reached = xp.max(scores, axis=-1) > 0
-        codes = xp.where(reached, xp.argmax(scores, axis=-1), _nearest(support, rest[:, :q], points))
+        codes = xp.where(reached, xp.argmax(scores, axis=-1), _nearest(support, rest[:, :q, :], points))
         outcome = Outcome(scores, codes, reached, found.steps, found.converged, found.losses, found.anchors)
         return outcome, (engine.name, reason)
 

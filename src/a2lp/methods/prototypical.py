@@ -21,4 +21,4 @@ class Prototypical(Method):
 
     def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
         means = class_means(points.support, points.codes, points.n_classes)
-        return direct_outcome(-squared_distances(points.rest[:, : points.n_query], means), anchors=means), DIRECT
+        return direct_outcome(-squared_distances(points.rest[:, : points.n_query, :], means), anchors=means), DIRECT

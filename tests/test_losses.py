@@ -1,0 +1,108 @@
+"""The two numerics of the anchors' cross-entropy against automatic differentiation, and against each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import a2lp
+from a2lp import features
+from a2lp.errors import UnknownNameError
+from a2lp.losses import by_numerics
+from a2lp.tasks.samplers import draw
+
+
+@pytest.fixture(scope="module", params=[(1, 1), (1, 200), (5, 1), (5, 200)], ids=str)
+def anchors(request: pytest.FixtureRequest) -> tuple[Any, Any]:
+    """Z of the anchors of 20 real tasks (float32), at the start and after some steps, with their one-hot labels."""
+    n_shot, steps = request.param
+    cub = features.load("cub")
+    tasks = draw("balanced", cub.labels, seed=2, n_way=5, n_shot=n_shot, n_query=15, n_tasks=20)
+    kept: dict[int, Any] = {}
+    method = a2lp.create("a2lp", steps=steps)
+    method.predict(tasks.batch(cub.features), callback=lambda step: kept.update({step.tasks.start: step.z}))
+    z = np.concatenate([kept[start] for start in sorted(kept)])[:, : 5 * n_shot]
+    assert z.dtype == np.float32
+    return z, np.eye(5, dtype=np.float32)[tasks.support_labels]
+
+
+def largest_error(found: Any, expected: Any) -> float:
+    size = np.abs(expected).max(axis=(1, 2))
+    return float((np.abs(found - expected).max(axis=(1, 2)) / size).max())
+
+
+def test_official_is_float32_autograd_and_exact_is_not(anchors: tuple[Any, Any]) -> None:
+    z, y = anchors
+    leaf = torch.tensor(z, requires_grad=True)
+    loss = -(torch.tensor(y) * torch.log(torch.softmax(15 * leaf, -1) + 1e-12)).sum(-1).mean(-1).sum()
+    loss.backward()
+    constants = {"tau": 15.0, "scale": 1 / z.shape[1]}
+    official = by_numerics("official_cpu")(z, None, y, **constants)
+    exact = by_numerics("exact")(z, None, y, **constants)
+    assert official.d_anchors.dtype == np.float32
+    assert largest_error(official.d_anchors, leaf.grad.numpy()) <= 1e-6
+    assert largest_error(exact.d_anchors, leaf.grad.numpy()) > 1e-3
+
+
+@pytest.mark.cuda
+def test_official_is_float32_autograd_on_a_gpu(anchors: tuple[Any, Any]) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    z, y = anchors
+    leaf = torch.tensor(z, device="cuda", requires_grad=True)
+    loss = -(torch.tensor(y).cuda() * torch.log(torch.softmax(15 * leaf, -1) + 1e-12)).sum(-1).mean(-1).sum()
+    loss.backward()
+    official = by_numerics("official")(z, None, y, tau=15.0, scale=1 / z.shape[1])
+    assert largest_error(official.d_anchors, leaf.grad.cpu().numpy()) <= 1e-6
+
+
+def test_official_rounds_as_a_warp() -> None:
+    """Where order and fusing decide: three terms beside one that only together reach the next float32."""
+    small = np.float32(np.log(3e-8) / 15)
+    z = np.array([[[0.0, small, small, small, small]]], np.float32)
+    y = np.eye(5, dtype=np.float32)[None, :1]
+    # each 3e-8 is lost when added to 1 alone; a warp adds the second and fourth to each other first
+    warp = by_numerics("official")(z, None, y, tau=15.0, scale=1.0).d_anchors[0, 0, 0]
+    running = by_numerics("official_cpu")(z, None, y, tau=15.0, scale=1.0).d_anchors[0, 0, 0]
+    one_less = np.float32(1) / (np.float32(1) + np.float32(6e-8))
+    assert running == 0 or abs(running) < abs(by_numerics("exact")(z, None, y, tau=15.0, scale=1.0).d_anchors[0, 0, 0])
+    assert warp == pytest.approx(-15 * (1 - float(one_less)), rel=1e-6)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    rows=st.lists(st.lists(st.floats(-3, 3), min_size=4, max_size=4), min_size=1, max_size=5),
+    tau=st.sampled_from([0.5, 2.0, 15.0, 200.0]),
+    seed=st.integers(0, 1000),
+)
+def test_exact_is_float64_autograd_anywhere(rows: list[list[float]], tau: float, seed: int) -> None:
+    z = np.array([rows])
+    labels = np.random.default_rng(seed).integers(0, 4, len(rows))
+    found = by_numerics("exact")(z, None, np.eye(4)[labels][None], tau=tau, scale=1.0)
+    leaf = torch.tensor(z, requires_grad=True)
+    loss = torch.nn.functional.cross_entropy(tau * leaf[0], torch.tensor(labels), reduction="sum")
+    loss.backward()
+    np.testing.assert_allclose(found.value[0], loss.item(), rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(found.d_anchors, leaf.grad.numpy(), rtol=1e-9, atol=1e-13 * tau)
+    np.testing.assert_allclose(found.d_anchors.sum(-1), 0, atol=1e-12 * tau)
+
+
+def test_exact_keeps_what_saturation_would_lose() -> None:
+    z = np.array([[[4.0, 0.0, 0.1]]])  # p_y = 1 to all digits of float64
+    found = by_numerics("exact")(z, None, np.eye(3)[None, :1], tau=15.0, scale=1.0)
+    remainder = np.exp(-60.0) + np.exp(-58.5)
+    np.testing.assert_allclose(found.value[0], remainder, rtol=1e-12)
+    np.testing.assert_allclose(
+        found.d_anchors[0, 0], 15 * np.array([-remainder, np.exp(-60.0), np.exp(-58.5)]), rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize("name", ["offical", [1], None])
+def test_unknown_numerics(name: Any) -> None:
+    with pytest.raises(UnknownNameError, match="exact, official"):
+        by_numerics(name)
