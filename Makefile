@@ -12,7 +12,7 @@ bench: .venv/.slim
 # Everything that must hold: style, types, layers, tests, docs.
 test: .venv/.full lint
 	$(BIN)/python -m pytest -n auto
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 lint: .venv/.full
 	$(BIN)/ruff format --check --quiet .
@@ -21,7 +21,7 @@ lint: .venv/.full
 	$(BIN)/lint-imports --no-cache
 
 docs: .venv/.full
-	$(BIN)/mkdocs serve
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 clean:
 	rm -rf .venv site build dist

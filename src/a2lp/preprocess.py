@@ -71,7 +71,8 @@ def cl2n(points: Array, base_mean: Any) -> Array:
     if base_mean is None:
         raise InputError(
             "preprocess='cl2n' subtracts the mean of the base classes' features, and base_mean is None. Pass "
-            "base_mean=... of shape (d,), or choose 'plc', which centres each task on itself."
+            "base_mean=... of shape (d,) (on the command line: --base FILE), or choose 'plc', which centres each task "
+            "on itself."
         )
     mean = like(base_mean, points, dtype=points.dtype)
     if mean.shape != (points.shape[-1],):

@@ -17,7 +17,7 @@ from a2lp.preprocess import l2, plc
 
 
 def autograd(support: Any, rest: Any, codes: Any, c: int, k: int, gamma: float, alpha: float, tau: float) -> Any:
-    """dL/dV of the anchors of one task by torch, from equations 1 to 7 as they are written."""
+    """dL/dV of the anchors of one task by torch, from equations 1 to 7 as they are written; and the size of dL/dZ."""
     anchors = torch.tensor(support, requires_grad=True)
     V = torch.cat([anchors, torch.tensor(rest)])
     n, s = len(V), len(anchors)
@@ -32,12 +32,13 @@ def autograd(support: Any, rest: Any, codes: Any, c: int, k: int, gamma: float, 
     Y = torch.zeros(n, c, dtype=torch.float64)
     Y[torch.arange(s), torch.tensor(codes)] = 1
     Z = torch.linalg.solve(torch.eye(n, dtype=torch.float64) - alpha * S, Y)[:s]
+    Z.retain_grad()
     z_true = Z[torch.arange(s), torch.tensor(codes)]
     others = torch.ones(s, c, dtype=torch.bool)
     others[torch.arange(s), torch.tensor(codes)] = False
     margins = tau * (Z - z_true[:, None])[others].reshape(s, c - 1)
     torch.log1p(margins.exp().sum(1)).mean().backward()
-    return anchors.grad.numpy()
+    return anchors.grad.numpy(), float(Z.grad.abs().max())
 
 
 def by_engine(engine: str, support: Any, rest: Any, codes: Any, c: int, scale: float, **constants: Any) -> Any:
@@ -82,12 +83,13 @@ def test_closed_form_is_autograd(engine: str, tau: float, task: dict[str, Any]) 
     codes = np.r_[rng.permutation(task["c"]), rng.integers(0, task["c"], task["extra"])]
     k = 1 + round(task["near"] * (s + m - 2))
     constants = {"gamma": task["gamma"], "alpha": task["alpha"], "tau": tau}
-    expected = autograd(support, rest, codes, task["c"], k, **constants)
+    expected, incoming = autograd(support, rest, codes, task["c"], k, **constants)
     size = np.abs(expected).max()
     if size == 0:  # anchors without a neighbour
         return
     found = by_engine(engine, support, rest, codes, task["c"], size, n_neighbors=k, **constants)
-    assert np.linalg.norm(found - expected) <= 1e-8 * np.linalg.norm(expected)
+    # where a graph of pairs makes the gradient vanish, autograd and we are left with rounding of its terms
+    assert np.linalg.norm(found - expected) <= 1e-8 * np.linalg.norm(expected) + 1e-14 * incoming
 
 
 @pytest.mark.parametrize("engine", ["reference", "batched", "batched-torch", "fused_cpu"])

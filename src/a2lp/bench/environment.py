@@ -17,15 +17,16 @@ from a2lp._version import __version__
 
 
 def versions() -> dict[str, str]:
-    """Versions of what computed the numbers; torch only where it was loaded."""
+    """Versions of what computed the numbers; numba and torch only where they were loaded."""
     found = {
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
         "a2lp": __version__,
     }
-    if "torch" in sys.modules:
-        found["torch"] = str(sys.modules["torch"].__version__)
+    for name in ("numba", "torch"):
+        if name in sys.modules:
+            found[name] = str(sys.modules[name].__version__)
     return found
 
 

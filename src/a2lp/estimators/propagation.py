@@ -207,8 +207,8 @@ class A2LPClassifier(_GraphClassifier):
         What is done to the points first; new points are centred as the fitted ones were.
     base_mean : array (d,), optional
         What ``cl2n`` subtracts.
-    numerics : {"exact", "official"}
-        The loss without cancellation, or the float32 arithmetic of the published code.
+    numerics : {"exact", "official", "official_cpu"}
+        The loss without cancellation, or the float32 arithmetic of the published code on a GPU or on a CPU.
     optimizer : {"adam", "gd"}
     kernel : {"cosine"}
         A precomputed graph has no coordinates to move; it is refused with a hint.

@@ -166,7 +166,7 @@ def _usable_neighbors(k: int, n: int) -> int:
     warnings.warn(
         f"n_neighbors={k}, but a task has {n} points, so each has {n - 1} neighbours at most; using {n - 1}.",
         A2LPWarning,
-        stacklevel=5,
+        stacklevel=4,
     )
     return n - 1
 

@@ -63,7 +63,14 @@ def method_class(name: str) -> type[Method]:
         module, attribute = _TABLE[name][0].split(":")
         found: Any = getattr(import_module(module), attribute)
     elif name in _plug_ins():
-        found = _plug_ins()[name].load()
+        point = _plug_ins()[name]
+        try:
+            found = point.load()
+        except Exception as error:
+            raise InputError(
+                f"plug-in {name!r} ({point.value}) cannot be loaded: {type(error).__name__}: {error}. Mend or "
+                "uninstall the package that brings it."
+            ) from error
     else:
         raise UnknownNameError("method", name, methods())
     if not (isinstance(found, type) and issubclass(found, Method)):

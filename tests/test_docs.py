@@ -1,0 +1,111 @@
+"""What README and docs show is run: Python blocks print what is shown, commands parse, links lead somewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import io
+import math
+import re
+import shlex
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+# A block marked `python` is run; a `text` block after it is what it prints, unless a comment says that it varies.
+PYTHON = re.compile(
+    r"^```python\n(?P<code>.*?)^```\n(?:\n(?P<varies><!-- varies.*?-->\n\n)?```text\n(?P<shown>.*?)^```\n)?",
+    re.DOTALL | re.MULTILINE,
+)
+CONSOLE = re.compile(r"^```console\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
+NUMBER = re.compile(r"\d+(?:\.\d*)?(?:e[+-]?\d+)?")
+
+DOCTESTED = [
+    "a2lp.easyfsl",
+    "a2lp.estimators.propagation",
+    "a2lp.estimators.weights",
+    "a2lp.features.sets",
+    "a2lp.methods.registry",
+    "a2lp.tasks.batch",
+    "a2lp.tasks.lists",
+    "a2lp.tasks.samplers",
+]
+
+
+class Block(NamedTuple):
+    line: int
+    code: str
+    shown: str | None
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    found = []
+    for match in PYTHON.finditer(text):
+        shown = None if match["varies"] else match["shown"]
+        found.append(Block(text.count("\n", 0, match.start("code")), match["code"], shown))
+    return found
+
+
+def assert_same(printed: str, shown: str) -> None:
+    """Word for word; numbers to two percent, since the last digits depend on the processor."""
+    assert NUMBER.sub("#", printed) == NUMBER.sub("#", shown), f"printed:\n{printed}\nshown:\n{shown}"
+    for one, other in zip(NUMBER.findall(printed), NUMBER.findall(shown), strict=True):
+        assert math.isclose(float(one), float(other), rel_tol=0.02), f"printed:\n{printed}\nshown:\n{shown}"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.stem)
+def test_python_blocks_print_what_is_shown(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks of a page are one script."""
+    monkeypatch.chdir(tmp_path)
+    variables: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks(page):
+        if "import torch" in block.code:
+            pytest.importorskip("torch")
+        padding = "\n" * block.line  # so that a traceback names the line of the page
+        code = compile(padding + block.code, str(page), "exec", dont_inherit=True)
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            exec(code, variables)
+        if block.shown is not None:
+            assert_same(output.getvalue(), block.shown)
+
+
+@pytest.mark.parametrize("name", DOCTESTED)
+def test_examples_in_docstrings(name: str) -> None:
+    if name == "a2lp.easyfsl":
+        pytest.importorskip("torch")
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+def commands() -> list[str]:
+    texts = [body for page in PAGES for body in CONSOLE.findall(page.read_text(encoding="utf-8"))]
+    lines = [line.removeprefix("$ ") for text in texts for line in text.splitlines() if line.startswith("$ a2lp ")]
+    return sorted(set(lines))
+
+
+@pytest.mark.parametrize("line", commands())
+def test_commands_parse(line: str) -> None:
+    """Commands and options that are shown exist; nothing is run."""
+    from typer.main import get_command
+
+    from a2lp.cli.app import app
+
+    _, name, *arguments = shlex.split(line)
+    group: Any = get_command(app)
+    group.commands[name].make_context(name, arguments)
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_links_of_pages_outside_the_site(page: str) -> None:
+    """Those inside it are checked where it is built."""
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)", (ROOT / page).read_text(encoding="utf-8"))
+    assert targets
+    assert [target for target in targets if not (ROOT / target).exists()] == []
