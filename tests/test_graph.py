@@ -8,7 +8,7 @@ import array_api_strict
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from a2lp.arrays import kth_largest, namespace, to_numpy
@@ -47,6 +47,7 @@ def grid_points(size: dict[str, Any]) -> tuple[np.ndarray, int]:
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
+@settings(max_examples=50, deadline=None)
 @given(size=SIZES)
 def test_affinity_is_the_plain_loop_ties_included(library: str, size: dict[str, Any]) -> None:
     points, k = grid_points(size)
@@ -57,6 +58,7 @@ def test_affinity_is_the_plain_loop_ties_included(library: str, size: dict[str, 
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
+@settings(max_examples=50, deadline=None)
 @given(size=SIZES)
 def test_every_point_keeps_exactly_k_others(library: str, size: dict[str, Any]) -> None:
     points, k = grid_points(size)
@@ -80,6 +82,7 @@ def test_ties_go_to_the_lower_index(library: str) -> None:
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
+@settings(max_examples=50, deadline=None)
 @given(size=SIZES)
 def test_normalise_is_the_plain_loop(library: str, size: dict[str, Any]) -> None:
     points, k = grid_points(size)

@@ -9,7 +9,7 @@ import array_api_strict
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -41,6 +41,7 @@ def plain_plc(task: list[list[float]]) -> list[list[float]]:
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
+@settings(max_examples=50, deadline=None)
 @given(points=POINTS)
 def test_l2_is_the_plain_loop(library: str, points: np.ndarray) -> None:
     found = l2(LIBRARIES[library](points))
@@ -50,6 +51,7 @@ def test_l2_is_the_plain_loop(library: str, points: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
+@settings(max_examples=50, deadline=None)
 @given(points=POINTS)
 def test_plc_is_the_plain_loop(library: str, points: np.ndarray) -> None:
     found = to_numpy(plc(LIBRARIES[library](points)))
@@ -127,7 +129,7 @@ def test_by_name() -> None:
     assert set(answers) == set(NAMES)
     for name, expected in answers.items():
         np.testing.assert_array_equal(preprocess(name, points, mean), expected)
-    with pytest.raises(UnknownNameError, match="unknown preprocess 'l3'.*'l2'"):
+    with pytest.raises(UnknownNameError, match=r"unknown preprocess 'l3'.*'l2'"):
         preprocess("l3", points)
 
 

@@ -6,10 +6,15 @@ inner products, as in the authors' code, and equal the paper's cosines on the un
 
 from __future__ import annotations
 
+from typing import Any
+
 from array_api_compat import device
 
 from a2lp.arrays import Array, kth_largest, namespace
 
+# Similarities closer than this many roundings are equal: a matrix product rounds those of two copies of a point
+# differently, and differently in every library.
+_TIE = 8
 DEGREE_OFFSET = 1e-12  # an isolated point then has a row of zeros instead of NaN
 
 
@@ -36,13 +41,22 @@ def neighbours(sim: Array, k: int, threshold: Array | None = None) -> Array:
     xp = namespace(sim)
     if threshold is None:
         threshold = kth_largest(sim, k)
-    chosen = sim >= threshold
+    slack = tie_slack(sim.dtype)
+    low = threshold * (1.0 - slack)
+    high = low * (1.0 + 2.0 * slack)
+    chosen = sim >= low
     if int(xp.max(xp.sum(xp.astype(chosen, xp.int32), axis=-1))) <= k:
         return chosen
-    above = sim > threshold
-    tied = sim == threshold
+    above = sim > high
+    tied = chosen & ~above
     room = k - xp.sum(xp.astype(above, xp.int32), axis=-1, keepdims=True)
     return above | (tied & (xp.cumulative_sum(xp.astype(tied, xp.int32), axis=-1) <= room))
+
+
+def tie_slack(dtype: Any) -> float:
+    """How far apart two similarities may be, as a share of them, and still count as equal."""
+    eight_bytes = "float64" in str(dtype)
+    return _TIE * (2.0**-52 if eight_bytes else 2.0**-23)
 
 
 def share(chosen: Array, dtype: object) -> Array:

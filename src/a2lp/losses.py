@@ -102,6 +102,9 @@ _BY_NUMERICS: dict[str, Loss] = {
 }
 
 
+NUMERICS = tuple(_BY_NUMERICS)  # compiled engines are told a place in this list
+
+
 def by_numerics(name: str) -> Loss:
     """The anchors' cross-entropy in one of its numerics."""
     if not (isinstance(name, str) and name in _BY_NUMERICS):

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from a2lp.arrays import Array, like, namespace
+import numpy as np
+
+from a2lp.arrays import Array, like, namespace, to_numpy
 from a2lp.errors import InputError, ShapeError, UnknownNameError
 
 NAMES = ("l2", "plc", "cl2n", "none")
@@ -39,8 +41,13 @@ def preprocess(name: str, points: Array, base_mean: Any = None) -> Array:
 def l2(points: Array) -> Array:
     """Each vector divided by its Euclidean norm; a zero vector stays zero."""
     xp = namespace(points)
+    largest = xp.max(xp.abs(points), axis=-1, keepdims=True)
+    one = xp.ones_like(largest)
+    # the squares of float32 vectors of this size stay in range; others are brought to size first
+    in_range = ((largest > 1e-15) & (largest < 1e15)) | (largest == 0)
+    points = points / xp.where(in_range, one, largest)
     norm = xp.sqrt(xp.sum(points * points, axis=-1, keepdims=True))
-    return points / xp.where(norm > 0, norm, xp.ones_like(norm))
+    return points / xp.where(norm > 0, norm, one)
 
 
 def plc(points: Array, centre: Array | None = None) -> Array:
@@ -56,7 +63,11 @@ def plc(points: Array, centre: Array | None = None) -> Array:
         What to subtract in the place of the points' own mean, for points that join others later.
     """
     rooted = power_l2(points)
-    return l2(rooted - (namespace(points).mean(rooted, axis=-2, keepdims=True) if centre is None else centre))
+    xp = namespace(points)
+    centred = rooted - (xp.mean(rooted, axis=-2, keepdims=True) if centre is None else centre)
+    # what centring leaves of points that are all equal is rounding, not a direction
+    noise = xp.max(xp.abs(centred), axis=-1, keepdims=True) <= 32 * xp.finfo(points.dtype).eps
+    return l2(xp.where(noise, xp.zeros_like(centred), centred))
 
 
 def power_l2(points: Array) -> Array:
@@ -74,7 +85,16 @@ def cl2n(points: Array, base_mean: Any) -> Array:
             "base_mean=... of shape (d,) (on the command line: --base FILE), or choose 'plc', which centres each task "
             "on itself."
         )
-    mean = like(base_mean, points, dtype=points.dtype)
+    try:
+        values = to_numpy(base_mean).astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"base_mean is not an array of numbers; it must be one of shape ({points.shape[-1]},). Take the mean over "
+            "features of the base classes."
+        ) from error
+    if not np.isfinite(values).all():
+        raise InputError("base_mean holds nan or inf; it must be finite. Look at the features it was taken over.")
+    mean = like(values, points, dtype=points.dtype)
     if mean.shape != (points.shape[-1],):
         raise ShapeError(
             f"base_mean has shape {tuple(mean.shape)}; the points have {points.shape[-1]} dimensions, so it must be "

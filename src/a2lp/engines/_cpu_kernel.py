@@ -28,7 +28,7 @@ _part = njit(
 )
 
 # places in the vectors of parameters
-GAMMA, ALPHA, TAU, SCALE, LR, BETA1, BETA2, EPS, LOSS_TOL, GRAD_TOL = range(10)
+GAMMA, ALPHA, TAU, SCALE, LR, BETA1, BETA2, EPS, LOSS_TOL, GRAD_TOL, SLACK = range(11)
 NEIGHBORS, STEPS, UPDATES, LOSS, ADAM, RENORMALIZE, CLASSES = range(7)
 
 
@@ -87,7 +87,7 @@ class Workspace(NamedTuple):
     softmax: Any  # (c,)  float32, for the official numerics
 
 
-THRESHOLD, DEGREE, D_DEGREE, SCALES, INVERSE, LARGEST, PAIR, N_VECTORS = range(8)
+THRESHOLD, DEGREE, D_DEGREE, SCALES, INVERSE, LARGEST, PAIR, COUNT, N_VECTORS = range(9)
 
 
 def make_workspace(s: int, m: int, d: int, c: int, k: int, dtype: Any) -> Workspace:
@@ -149,10 +149,9 @@ def _powers(sim, power, row, stop, gamma):
 
 
 @_part
-def _weigh(sim, power, threshold, n, np_, m, k, W, degree, share):
-    """W and its degrees from thresholds; returns whether some row has a tie at its k-th place."""
+def _weigh(sim, power, threshold, n, np_, m, W, degree, share, count):
+    """W and its degrees from thresholds; and how many columns each row chose, more than k where some are tied."""
     half, zero = sim.dtype.type(0.5), sim.dtype.type(0)
-    ties = False
     for i in range(n):
         mine = threshold[i]
         total = zero
@@ -166,43 +165,36 @@ def _weigh(sim, power, threshold, n, np_, m, k, W, degree, share):
             total += weight
             chosen += a
         degree[i] = total
-        ties = ties or (mine > 0 and chosen > half * k)
+        count[i] = chosen + chosen
         if i >= m:
             for j in range(np_):
                 value = sim[i, j]
                 share[i - m, j] = (half if value >= mine else zero) + (half if value >= threshold[j] else zero)
-    return ties
 
 
 @_part
-def _weigh_ties(sim, power, threshold, order, n, np_, m, k, W, degree, share):
-    """The same where values are equal at the k-th place: of those, the first in the caller's order are chosen."""
-    half, zero = sim.dtype.type(0.5), sim.dtype.type(0)
-    for i in range(n):
-        room = k
-        for j in range(n):
-            W[i, j] = zero
-            if sim[i, j] > threshold[i]:
-                W[i, j] = half
-                room -= 1
-        for j in order:
-            if room > 0 and sim[i, j] == threshold[i]:
-                W[i, j] = half
-                room -= 1
-    for i in range(n):  # W holds which were chosen; both halves of a pair at once
-        degree[i] = zero
-        for j in range(i):
-            both = W[i, j] + W[j, i]
-            if i >= m:
-                share[i - m, j] = both
-            if j >= m:
-                share[j - m, i] = both
-            weight = both * power[i, j]
-            W[i, j] = weight
-            W[j, i] = weight
-            degree[i] += weight
-            degree[j] += weight
-        W[i, i] = zero
+def _drop_ties(i, sim, power, threshold, slack, order, n, m, k, W, degree, share):
+    """Take back what row i chose too much: of equal values at its k-th place, the first in the caller's order stay."""
+    half = sim.dtype.type(0.5)
+    low = threshold[i]
+    high = low * (1 + 2 * slack)
+    room = k
+    for j in range(n):
+        if sim[i, j] > high:
+            room -= 1
+    for j in order:
+        if low <= sim[i, j] <= high:
+            room -= 1
+            if room < 0:
+                weight = half * power[i, j]
+                W[i, j] -= weight
+                W[j, i] -= weight
+                degree[i] -= weight
+                degree[j] -= weight
+                if i >= m:
+                    share[i - m, j] -= half
+                if j >= m:
+                    share[j - m, i] -= half
 
 
 @_part
@@ -360,7 +352,8 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
     dp, np_, mp, cp = points.shape[1], U.shape[1], across.shape[1], X.shape[1]
     sp, nr = len(points) - m, len(U)
     threshold, degree, d_degree, scale = vectors[THRESHOLD], vectors[DEGREE], vectors[D_DEGREE], vectors[SCALES]
-    inverse, largest, pair = vectors[INVERSE], vectors[LARGEST], vectors[PAIR]
+    inverse, largest, pair, count = vectors[INVERSE], vectors[LARGEST], vectors[PAIR], vectors[COUNT]
+    slack = floats[SLACK]
     V = points[m:]
     none, unit = np.int64(0), np.int64(1)
     zero, one, half = support.dtype.type(0), support.dtype.type(1), support.dtype.type(0.5)
@@ -412,11 +405,13 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
                 power[i, m + a] = power[m + a, i]
             for j in range(k):
                 largest[j] = best[i, j]
-            threshold[i] = _insert(sim[i], m, n, largest, k, k)
+            threshold[i] = (one - slack) * _insert(sim[i], m, n, largest, k, k)
         for i in range(m, n):
-            threshold[i] = _insert(sim[i], none, n, largest, none, k)
-        if _weigh(sim, power, threshold, n, np_, m, k, U, degree, share):
-            _weigh_ties(sim, power, threshold, order, n, np_, m, k, U, degree, share)
+            threshold[i] = (one - slack) * _insert(sim[i], none, n, largest, none, k)
+        _weigh(sim, power, threshold, n, np_, m, U, degree, share, count)
+        for i in range(n):
+            if count[i] > k and threshold[i] > 0:
+                _drop_ties(i, sim, power, threshold, slack, order, n, m, k, U, degree, share)
         for i in range(n):
             degree[i] += support.dtype.type(DEGREE_OFFSET)
             scale[i] = one / math.sqrt(degree[i])
@@ -475,16 +470,16 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
             for a in range(s, a0 + ROWS):
                 for j in range(n):
                     coefficient[a - a0, j] = zero
-            count = none
+            kept = none
             for j in range(n):
                 used = False
                 for a in range(ROWS):
-                    packed[a, count] = coefficient[a, j]
+                    packed[a, kept] = coefficient[a, j]
                     used = used or coefficient[a, j] != 0
-                rows[count] = j
-                count += used
+                rows[kept] = j
+                kept += used
             _multiply_rows(
-                packed, none, np_, unit, points, none, dp, rows, none, count, gradient, a0 * dp, dp, dp // lanes, lanes
+                packed, none, np_, unit, points, none, dp, rows, none, kept, gradient, a0 * dp, dp, dp // lanes, lanes
             )
         if floats[GRAD_TOL] >= 0 or integers[RENORMALIZE]:
             top = _finish_gradient(V, gradient, s, d, integers[RENORMALIZE])

@@ -7,11 +7,12 @@ import math
 import numpy as np
 from numba import njit
 
+from a2lp.losses import NUMERICS
+
 # No fast-math here: in the official numerics, rounding is the point.
 _part = njit(nogil=True, error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
-EXACT, OFFICIAL, OFFICIAL_CPU = range(3)
-CODES = {"exact": EXACT, "official": OFFICIAL, "official_cpu": OFFICIAL_CPU}
+EXACT, OFFICIAL = NUMERICS.index("exact"), NUMERICS.index("official")
 
 
 @_part

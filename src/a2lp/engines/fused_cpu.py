@@ -9,6 +9,8 @@ import numpy as np
 from a2lp.cores import map_on_cores
 from a2lp.engines.contract import Callback, Problem, Result, Settings
 from a2lp.errors import InputError
+from a2lp.graph import tie_slack
+from a2lp.losses import NUMERICS
 
 
 class FusedCPU:
@@ -19,7 +21,6 @@ class FusedCPU:
     def run(self, problem: Problem, settings: Settings, callback: Callback | None = None) -> Result:
         """Solve a batch of tasks in the precision that came in."""
         from a2lp.engines import _cpu_kernel as kernel
-        from a2lp.engines._cpu_losses import CODES
 
         if callback is not None:
             raise InputError(
@@ -36,12 +37,13 @@ class FusedCPU:
                 settings.lr, *settings.betas, settings.eps,
                 off if settings.loss_tol is None else settings.loss_tol,
                 off if settings.grad_tol is None else settings.grad_tol,
+                tie_slack(dtype),
             ],
             dtype,
         )  # fmt: skip
         integers = np.array(
             [
-                settings.n_neighbors, settings.steps, settings.updates, CODES[settings.numerics],
+                settings.n_neighbors, settings.steps, settings.updates, NUMERICS.index(settings.numerics),
                 settings.optimizer == "adam", settings.renormalize, n_classes,
             ],
             np.int64,

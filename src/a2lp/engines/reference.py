@@ -12,7 +12,7 @@ import scipy.linalg
 
 from a2lp.arrays import like, namespace, to_numpy
 from a2lp.engines.contract import Callback, Problem, Result, Settings, Step
-from a2lp.graph import DEGREE_OFFSET
+from a2lp.graph import DEGREE_OFFSET, tie_slack
 from a2lp.preprocess import l2
 
 F64 = np.ndarray[Any, np.dtype[np.float64]]
@@ -33,9 +33,14 @@ def build_graph(V: F64, k: int, gamma: float, alpha: float) -> Graph:
     sim = np.maximum(V @ V.T, 0)  # (n, n)
     np.fill_diagonal(sim, -1)  # i != j in eq. 1
     mask = np.zeros((n, n))
+    slack = tie_slack(sim.dtype)
     for i in range(n):
-        nearest = np.argsort(-sim[i], kind="stable")[:k]  # stable: ties go to the lower index
-        mask[i, nearest] = 1
+        kth = np.sort(sim[i])[-k]
+        low = kth * (1 - slack)
+        above = sim[i] > low * (1 + 2 * slack)
+        tied = np.flatnonzero(~above & (sim[i] >= low))
+        mask[i, above] = 1
+        mask[i, tied[: k - above.sum()]] = 1  # ties go to the lower index
     np.fill_diagonal(sim, 0)
     A = mask * sim**gamma  # (n, n)  eq. 1
     W = (A + A.T) / 2

@@ -9,16 +9,19 @@ from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 from array_api_compat import device
 
-from a2lp.arrays import Array, chunks, concat_batches, namespace, softmax
+from a2lp.arrays import Array, chunks, concat_batches, is_numpy, namespace, softmax
 from a2lp.errors import InputError, UnknownNameError
 from a2lp.preprocess import NAMES as PREPROCESS_NAMES
 from a2lp.preprocess import preprocess
 from a2lp.tasks.batch import Prediction, TaskBatch
 
-# How much of a batch's vectors is preprocessed at a time: memory stays bounded however many tasks come.
+# How much of a batch's vectors is preprocessed at a time: memory stays bounded however many tasks come. On a device
+# a block must be large enough to fill it.
 _BLOCK_BYTES = 64 << 20
+_DEVICE_BLOCK_BYTES = 4 << 30
 
 
 class Points(NamedTuple):
@@ -82,6 +85,7 @@ class Method(ABC):
                 f"predict takes a TaskBatch, not {type(batch).__name__}. Wrap the arrays: "
                 "a2lp.TaskBatch(support, support_labels, query)."
             )
+        self._check(batch)
         xp = namespace(batch.support)
         outcomes, engine = [], None
         for part in chunks(batch.n_tasks, _block_size(batch)):
@@ -102,6 +106,9 @@ class Method(ABC):
             engine=engine[0],
             reason=engine[1],
         )
+
+    def _check(self, batch: TaskBatch) -> None:  # noqa: B027
+        """Warn of what does not fit this batch, once."""
 
     @abstractmethod
     def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
@@ -149,6 +156,12 @@ def require_name(kind: str, value: Any, known: Iterable[str]) -> None:
         raise UnknownNameError(kind, value, known)
 
 
+def require_flag(name: str, value: Any, remedy: str) -> None:
+    """Raise the house's error unless a parameter is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name}={value!r} must be True or False. {remedy}")
+
+
 def require_adam(betas: Any, eps: Any) -> None:
     """Raise the house's error unless these are parameters of Adam."""
     remedy = "Adam's own are (0.9, 0.999) and 1e-8."
@@ -161,7 +174,8 @@ def require_adam(betas: Any, eps: Any) -> None:
 
 def _block_size(batch: TaskBatch) -> int:
     vectors = batch.n_support + batch.n_query + batch.n_unlabelled
-    return max(1, _BLOCK_BYTES // (8 * vectors * batch.n_dims))
+    size = _BLOCK_BYTES if is_numpy(namespace(batch.support)) else _DEVICE_BLOCK_BYTES
+    return max(1, size // (8 * vectors * batch.n_dims))
 
 
 def _shifted(callback: Callable[[Any], object] | None, start: int) -> Callable[[Any], object] | None:

@@ -19,12 +19,22 @@ from typing import Any
 
 from a2lp.arrays import Array, namespace, one_hot
 from a2lp.engines import select
-from a2lp.engines.contract import Problem, Settings
-from a2lp.errors import A2LPWarning
+from a2lp.engines.contract import Engine, Problem, Result, Settings
+from a2lp.errors import A2LPWarning, InputError
 from a2lp.losses import by_numerics
-from a2lp.methods.base import Method, Outcome, Points, require_adam, require_name, require_number, require_whole
+from a2lp.methods.base import (
+    Method,
+    Outcome,
+    Points,
+    require_adam,
+    require_flag,
+    require_name,
+    require_number,
+    require_whole,
+)
 from a2lp.optimizers import NAMES as OPTIMIZER_NAMES
 from a2lp.preprocess import l2
+from a2lp.tasks.batch import TaskBatch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +75,41 @@ class LP(Method):
             return l2(points.support), l2(points.rest)
         return points.support, points.rest
 
+    def _check(self, batch: TaskBatch) -> None:
+        n = batch.n_support + batch.n_query + batch.n_unlabelled
+        if self.n_neighbors >= n:
+            warnings.warn(
+                f"n_neighbors={self.n_neighbors}, but a task has {n} points, so each has {n - 1} neighbours at most; "
+                f"using {n - 1}.",
+                A2LPWarning,
+                stacklevel=3,
+            )
+
+    def _run(self, engine: Engine, problem: Problem, settings: Settings, callback: Any) -> Result:
+        """The engine's result, if the arithmetic could hold it."""
+        xp = namespace(problem.support)
+        try:
+            found = engine.run(problem, settings, callback)
+        except Exception as error:
+            if "LinAlgError" not in type(error).__name__:
+                raise
+            raise self._no_answer(problem) from error
+        if not bool(xp.all(xp.isfinite(found.z))):
+            raise self._no_answer(problem)
+        return found
+
+    def _no_answer(self, problem: Problem) -> InputError:
+        return InputError(
+            f"alpha={self.alpha} and lr={getattr(self, 'lr', None)} leave the range of {problem.support.dtype}: the "
+            "system has no finite solution. Take alpha further from 1, a smaller lr, or float64 vectors."
+        )
+
     def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
         support, rest = self._vectors(points)
         problem = Problem(support, rest, points.codes, points.n_classes)
-        settings = self._settings(_usable_neighbors(int(self.n_neighbors), support.shape[1] + rest.shape[1]))
+        settings = self._settings(min(int(self.n_neighbors), support.shape[1] + rest.shape[1] - 1))
         engine, reason = select.choose(self.engine, problem, settings, calls_back=callback is not None)
-        found = engine.run(problem, settings, callback)
+        found = self._run(engine, problem, settings, callback)
         xp = namespace(support)
         s, q = support.shape[1], points.n_query
         scores = found.z[:, s : s + q, :]
@@ -128,6 +167,8 @@ class A2LP(LP):
         by_numerics(self.numerics)
         require_name("optimizer", self.optimizer, OPTIMIZER_NAMES)
         require_name("reduction", self.reduction, ("mean", "sum"))
+        require_flag("renormalize", self.renormalize, "The code does not.")
+        require_flag("final_forward", self.final_forward, "The code does not.")
         for name in ("loss_tol", "grad_tol"):
             if getattr(self, name) is not None:
                 require_number(name, getattr(self, name), "0 or more", lambda v: v >= 0, "None never stops early.")
@@ -157,18 +198,6 @@ class A2LP(LP):
             xp = namespace(support)
             return xp.astype(support, xp.float32, copy=False), xp.astype(rest, xp.float32, copy=False)
         return support, rest
-
-
-def _usable_neighbors(k: int, n: int) -> int:
-    """At most n - 1: a point is no neighbour of its own."""
-    if k < n:
-        return k
-    warnings.warn(
-        f"n_neighbors={k}, but a task has {n} points, so each has {n - 1} neighbours at most; using {n - 1}.",
-        A2LPWarning,
-        stacklevel=4,
-    )
-    return n - 1
 
 
 def _nearest(support: Array, query: Array, points: Points) -> Array:

@@ -220,6 +220,8 @@ def _vectors(support: Any, query: Any, unlabelled: Any) -> tuple[Array, Array, A
 
 
 def _as_array(name: str, value: Any) -> Array:
+    if hasattr(value, "detach"):  # a torch tensor: nothing is trained through a task, and its graph would fill memory
+        return value.detach()
     if is_array_api_obj(value) and not isinstance(value, np.ndarray):
         return value
     try:
