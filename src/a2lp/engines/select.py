@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from a2lp.arrays import is_numpy, namespace
+from a2lp.engines import fused_cuda
 from a2lp.engines.batched import Batched
 from a2lp.engines.contract import Engine, Problem, Settings
 from a2lp.engines.fused_cpu import FusedCPU
+from a2lp.engines.fused_cuda import FusedCUDA
 from a2lp.engines.reference import Reference
 from a2lp.errors import InputError, UnknownNameError
 
-_ENGINES: dict[str, type[Engine]] = {"reference": Reference, "batched": Batched, "fused_cpu": FusedCPU}
+_ENGINES: dict[str, type[Engine]] = {
+    "reference": Reference,
+    "batched": Batched,
+    "fused_cpu": FusedCPU,
+    "fused_cuda": FusedCUDA,
+}
 
 NAMES = ("auto", *_ENGINES)
 
@@ -36,10 +43,13 @@ def choose(name: str, problem: Problem, settings: Settings, *, calls_back: bool 
         )
     if name != "auto":
         return _ENGINES[name](), "asked for by name"
-    if not on_numpy:
-        return Batched(), "it runs on any array library, and these are not NumPy arrays"
     if settings.steps == 0:
         return Batched(), "there is one pass and no step, so nothing is worth compiling"
     if calls_back:
         return Batched(), "a callback wants to see every step, and compiled engines run all steps in one call"
-    return FusedCPU(), "NumPy arrays: all steps of a task in one compiled call, a task to a core"
+    if on_numpy:
+        return FusedCPU(), "NumPy arrays: all steps of a task in one compiled call, a task to a core"
+    refusal = fused_cuda.refusal(problem, settings)
+    if refusal is None:
+        return FusedCUDA(), "float32 tensors on a GPU: all steps of all tasks in one launch, a thread block to a task"
+    return Batched(), f"it runs on any array library; fused_cuda does not run here: {refusal}"

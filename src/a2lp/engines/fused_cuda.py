@@ -1,0 +1,167 @@
+"""The loop as one CUDA launch: a thread block to a task, all steps inside; for float32 torch tensors on a GPU.
+
+CUDA C++ through NVRTC, which every CUDA build of torch brings: Triton comes with torch too, but a Cholesky factor, a
+merge of sorted lists and substitutions with shuffles have no words in it; CuPy would be another 137 MB to install.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from a2lp.arrays import chunks, concat_batches, is_torch, namespace
+from a2lp.engines import _nvrtc
+from a2lp.engines.contract import Callback, Problem, Result, Settings
+from a2lp.errors import InputError
+from a2lp.losses import NUMERICS
+
+WARPS, PIECE, ANCHORS = 8, 8, 5  # as in the kernel: warps, dimensions of a warp's piece, anchors at a time
+_CHUNK_BYTES = 4 << 30
+
+
+class _Params(ctypes.Structure):
+    """``Params`` of the kernel."""
+
+    _FLOATS = ("alpha", "gamma", "tau", "scale", "lr", "beta1", "beta2", "eps", "loss_tol")
+    _INTEGERS = ("steps", "updates", "loss", "adam")
+    _fields_ = [*((name, ctypes.c_float) for name in _FLOATS), *((name, ctypes.c_int) for name in _INTEGERS)]
+
+
+class FusedCUDA:
+    """All steps of all tasks in one launch."""
+
+    name = "fused_cuda"
+
+    def run(self, problem: Problem, settings: Settings, callback: Callback | None = None) -> Result:
+        """Solve a batch of tasks in float32."""
+        reason = refusal(problem, settings, calls_back=callback is not None)
+        if reason:
+            raise InputError(f"engine='fused_cuda' cannot run this: {reason}. Use engine='auto' or 'batched'.")
+        xp = namespace(problem.support)
+        b, s, d = problem.support.shape
+        m = problem.rest.shape[1]
+        per_task = 4 * (m * _padded(d) + 2 * m * m + 4 * s * _padded(d) + settings.steps)
+        parts = chunks(b, max(1, _CHUNK_BYTES // per_task))
+        results = [
+            _solve(Problem(problem.support[p], problem.rest[p], problem.codes[p], problem.n_classes), settings)
+            for p in parts
+        ]
+        joined: Result = concat_batches(results, lambda arrays: xp.concat(arrays, axis=0))
+        return joined
+
+
+def refusal(problem: Problem, settings: Settings, *, calls_back: bool = False) -> str | None:
+    """Why the kernel cannot run a problem, or None if it can."""
+    xp = namespace(problem.support)
+    if not (is_torch(xp) and problem.support.is_cuda):
+        return "it takes torch tensors on a CUDA device"
+    if problem.support.dtype != xp.float32:
+        return f"it computes in float32, and these are {problem.support.dtype}"
+    if calls_back:
+        return "a callback wants to see every step, and it runs all steps in one launch"
+    if settings.renormalize or settings.grad_tol is not None:
+        return "renormalize and grad_tol need the whole gradient before any of the step, and it makes both tile by tile"
+    _, s, d = problem.support.shape
+    m = problem.rest.shape[1]
+    needs = _shared_bytes(s, m, d, problem.n_classes, settings.n_neighbors)
+    has = _shared_limit(problem.support.device)
+    if needs > has:
+        return f"a task of {s} + {m} points needs {needs} bytes of shared memory, and this device has {has} for a block"
+    return _nvrtc.available()
+
+
+def _padded(d: int) -> int:
+    """Whole pieces, and at least one for each warp."""
+    return max(-(-d // PIECE), WARPS) * PIECE
+
+
+def _shared_bytes(s: int, m: int, d: int, c: int, k: int) -> int:
+    """What the kernel's pointers add up to."""
+    n, blocks = s + m, -(-s // ANCHORS)
+    system = -(-n * (n | 1) // 4) * 4
+    floats = WARPS * 2 * m * PIECE + blocks * ANCHORS * (_padded(d) + 4) + system + blocks * n * ANCHORS
+    return 4 * (floats + s * n + n * ((2 * c) | 1) + s * c + k * m + 6 * n + s)
+
+
+@cache
+def _shared_limit(device: Any) -> int:
+    import torch
+
+    return int(torch.cuda.get_device_properties(device).shared_memory_per_block_optin)
+
+
+@cache
+def _kernel(device: Any, s: int, m: int, d: int, c: int, k: int, gamma3: bool) -> _nvrtc.Kernel:
+    import torch
+
+    source = files("a2lp.engines").joinpath("_cuda_kernel.cu").read_text(encoding="utf-8")
+    major, minor = torch.cuda.get_device_capability(device)
+    shared = _shared_bytes(s, m, d, c, k)
+    # two blocks hide each other's waiting, where they fit; the driver keeps 1 KB of each for itself
+    blocks = 2 if s <= 2 * ANCHORS and 2 * (shared + 1024) <= _shared_limit(device) + 1024 else 1
+    sizes = {"S": s, "M": m, "N": s + m, "C": c, "K": k, "DP": d, "GAMMA3": int(gamma3), "BLOCKS": blocks}
+    code = _nvrtc.compile_source(source, f"sm_{major}{minor}", sizes)
+    return _nvrtc.Kernel(code, "a2lp", shared, threads=32 * WARPS)
+
+
+def _solve(problem: Problem, settings: Settings) -> Result:
+    import torch
+
+    b, s, d = problem.support.shape
+    m, c, k = problem.rest.shape[1], problem.n_classes, settings.n_neighbors
+    device, dp = problem.support.device, _padded(d)
+    pad = torch.nn.functional.pad
+    rest = pad(problem.rest, (0, dp - d))
+    support = pad(problem.support, (0, dp - d)).contiguous()
+    codes = problem.codes.to(torch.int32).contiguous()
+    # what no step changes: similarities of points that stay, each one's best, and the best beyond those
+    sim = _full_precision_gram(rest).clamp_(min=0)
+    sim.diagonal(dim1=1, dim2=2).fill_(-1)
+    best = pad(sim.topk(min(k + 1, m), dim=2).values, (0, max(k + 1 - m, 0)), value=-1.0)
+    beyond = best[:, :, -1].contiguous()
+    best = best[:, :, :-1].transpose(1, 2).contiguous()
+    rest = _in_pieces(rest)
+
+    def empty(*shape: int, dtype: Any = torch.float32) -> Any:
+        return torch.empty(shape, dtype=dtype, device=device)
+
+    moments = empty(b, -(-s // ANCHORS) * ANCHORS, dp, 2)
+    z, anchors, losses = empty(b, m + s, c), empty(b, s, dp), empty(b, settings.steps)
+    taken, converged = empty(b, dtype=torch.int32), empty(b, dtype=torch.int32)
+    parameters = _Params(
+        settings.alpha, settings.gamma, settings.tau, settings.scale(s), settings.lr, *settings.betas, settings.eps,
+        -1.0 if settings.loss_tol is None else settings.loss_tol,
+        settings.steps, settings.updates, NUMERICS.index(settings.numerics), settings.optimizer == "adam",
+    )  # fmt: skip
+    arrays = (rest, support, codes, sim, best, beyond, moments, z, anchors, losses, taken, converged)
+    with torch.cuda.device(device):
+        kernel = _kernel(device, s, m, dp, c, k, settings.gamma == 3)
+        stream = torch.cuda.current_stream(device).cuda_stream
+        kernel.launch(b, stream, [*(ctypes.c_void_p(x.data_ptr()) for x in arrays), parameters])
+    z = torch.cat([z[:, m:], z[:, :m]], dim=1)  # support first again
+    # the arrays that the launch reads are freed to torch's own stream order, so they outlive it
+    return Result(z, anchors[:, :, :d].contiguous(), losses, taken.to(torch.int64), converged.to(torch.bool))
+
+
+def _in_pieces(rest: Any) -> Any:
+    """The points (b, m, d) as the kernel streams them, (b, d / 8, m, 8); every second four rows swap their quads."""
+    import torch
+
+    b, m, d = rest.shape
+    quads = rest.reshape(b, m, d // PIECE, 2, 4).permute(0, 2, 1, 3, 4)
+    swapped = (torch.arange(m, device=rest.device) // 4 % 2 == 1)[None, None, :, None, None]
+    return torch.where(swapped, quads.flip(3), quads).contiguous()
+
+
+def _full_precision_gram(x: Any) -> Any:
+    """X X' without TF32, whatever the caller has set."""
+    import torch
+
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        return x @ x.transpose(1, 2)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before

@@ -1,0 +1,133 @@
+"""The CUDA engine against the reference; needs a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import a2lp
+from a2lp import features
+from a2lp.tasks.samplers import draw
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+SHAPES = {
+    # ways, support, rest, dimensions, neighbours
+    "paper, 1-shot": (5, 5, 75, 640, 20),
+    "paper, 5-shot": (5, 25, 75, 640, 20),
+    "two ways, two dimensions": (2, 2, 9, 2, 3),
+    "unequal shots": (3, 7, 28, 12, 8),
+    "one neighbour": (4, 6, 30, 33, 1),
+    "all neighbours": (3, 8, 21, 64, 28),
+    "more neighbours than rest": (6, 30, 10, 17, 35),
+    "one query": (5, 10, 1, 20, 4),
+    "wide": (5, 5, 40, 2048, 10),
+    "twenty ways": (20, 20, 60, 100, 12),
+    "many anchors": (5, 40, 50, 65, 20),
+    "WideResNet of 512": (5, 25, 75, 512, 20),
+}
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "final forward": {"final_forward": True},
+    "sum": {"reduction": "sum"},
+    "descent": {"optimizer": "gd", "lr": 1.0},
+    "power": {"gamma": 2.5},
+    "far": {"alpha": 0.95},
+    "no steps": {"steps": 0},
+    "one step": {"steps": 1},
+}
+
+
+def random_batch(shape: str, seed: int = 0, b: int = 6) -> tuple[Any, Any, Any]:
+    c, s, m, d, _ = SHAPES[shape]
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(b, c, d))
+    codes = np.stack([np.r_[rng.permutation(c), rng.integers(0, c, s - c)] for _ in range(b)])
+    tasks = np.arange(b)[:, None]
+    support = centres[tasks, codes] + 0.8 * rng.normal(size=(b, s, d))
+    query = centres[tasks, rng.integers(0, c, (b, m))] + 0.8 * rng.normal(size=(b, m, d))
+    return support, codes, query
+
+
+def on_gpu(batch: tuple[Any, Any, Any], dtype: Any = torch.float32) -> a2lp.TaskBatch:
+    support, codes, query = batch
+    return a2lp.TaskBatch(torch.tensor(support, dtype=dtype).cuda(), codes, torch.tensor(query, dtype=dtype).cuda())
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_any_shape_is_the_reference(shape: str) -> None:
+    batch = random_batch(shape)
+    params = {"steps": 20, "n_neighbors": SHAPES[shape][-1]}
+    expected = a2lp.create("a2lp", engine="reference", **params).predict(a2lp.TaskBatch(*batch))
+    found = a2lp.create("a2lp", engine="fused_cuda", **params).predict(on_gpu(batch))
+    np.testing.assert_allclose(found.scores.cpu(), expected.scores, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(found.anchors.cpu(), expected.anchors, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(found.losses.cpu(), expected.losses, rtol=2e-2, atol=1e-9)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_any_variant_is_the_reference(variant: str) -> None:
+    batch = random_batch("unequal shots", seed=3)
+    params = {"steps": 20, "n_neighbors": 8} | VARIANTS[variant]
+    expected = a2lp.create("a2lp", engine="reference", **params).predict(a2lp.TaskBatch(*batch))
+    found = a2lp.create("a2lp", engine="fused_cuda", **params).predict(on_gpu(batch))
+    np.testing.assert_allclose(found.scores.cpu(), expected.scores, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(found.anchors.cpu(), expected.anchors, rtol=0, atol=1e-4)
+
+
+def test_it_stops_by_loss_as_the_reference() -> None:
+    batch = random_batch("unequal shots", seed=3)
+    params = {"steps": 50, "n_neighbors": 8, "tau": 5.0, "loss_tol": 1.9e-3}
+    expected = a2lp.create("a2lp", engine="reference", **params).predict(a2lp.TaskBatch(*batch))
+    found = a2lp.create("a2lp", engine="fused_cuda", **params).predict(on_gpu(batch))
+    np.testing.assert_array_equal(found.steps.cpu(), expected.steps)
+    np.testing.assert_array_equal(found.converged.cpu(), expected.converged)
+    np.testing.assert_allclose(found.losses.cpu(), expected.losses, rtol=1e-3)
+
+
+def test_ties_go_to_the_lower_index() -> None:
+    rng = np.random.default_rng(1)
+    points = rng.integers(0, 2, (4, 30, 16)).astype(float)  # inner products of 0 and 1: ties abound
+    points[..., 0] = 1
+    norms = np.sqrt((points**2).sum(-1))
+    codes = np.stack([rng.permutation([0, 1, 2, 0, 1, 2]) for _ in range(4)])
+    assert len(np.unique(norms)) > 3
+    # all of one length, so that equal inner products stay equal cosines in every precision
+    points = np.where(np.cumsum(points, axis=-1) <= 4, points, 0.0)
+    batch = (points[:, :6], codes, points[:, 6:])
+    for k in (1, 4, 9):
+        params = {"steps": 0, "n_neighbors": k, "engine": "reference"}
+        expected = a2lp.create("a2lp", **params).predict(a2lp.TaskBatch(*batch))
+        found = a2lp.create("a2lp", **params | {"engine": "fused_cuda"}).predict(on_gpu(batch))
+        np.testing.assert_allclose(found.scores.cpu(), expected.scores, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("preprocess", ["l2", "plc"])
+@pytest.mark.parametrize("n_shot", [1, 5])
+def test_labels_after_the_whole_run(n_shot: int, preprocess: str) -> None:
+    cub = features.load("cub")
+    tasks = draw("balanced", cub.labels, seed=1, n_way=5, n_shot=n_shot, n_query=15, n_tasks=200)
+    method = a2lp.create("a2lp", preprocess=preprocess)
+    double = tasks.batch(cub.features.astype(np.float64))
+    exact = method.predict(on_gpu((double.support, tasks.support_labels, double.query), torch.float64))
+    found = method.predict(on_gpu((double.support, tasks.support_labels, double.query)))
+    assert exact.engine == "batched" and "float32" in exact.reason
+    assert found.engine == "fused_cuda"
+    assert (exact.labels != found.labels).mean() <= 0.001
+
+
+def test_what_does_not_fit_goes_to_batched_and_says_so() -> None:
+    support, codes, query = torch.rand(1, 100, 640), [list(range(20)) * 5], torch.rand(1, 300, 640)
+    found = a2lp.create("a2lp", steps=2).predict(a2lp.TaskBatch(support.cuda(), codes, query.cuda()))
+    assert found.engine == "batched" and "shared memory" in found.reason
+    with pytest.raises(a2lp.A2LPError, match="shared memory"):
+        a2lp.create("a2lp", steps=2, engine="fused_cuda").predict(a2lp.TaskBatch(support.cuda(), codes, query.cuda()))
+    small = on_gpu(random_batch("unequal shots"))
+    assert a2lp.create("a2lp", steps=2, n_neighbors=5, renormalize=True).predict(small).engine == "batched"
