@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: bench test lint docs clean
+.PHONY: bench test lint docs speed clean
 
 # The paper's comparison on real features: 1- and 5-shot, four methods, 1000 tasks each.
 bench: .venv/.slim
@@ -11,6 +11,7 @@ bench: .venv/.slim
 
 # Everything that must hold: style, types, layers, tests, docs.
 test: .venv/.full lint
+	find src -name '*.nb[ic]' -delete  # numba does not notice a change in a file that a kernel calls
 	$(BIN)/python -m pytest -n auto
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
@@ -22,6 +23,11 @@ lint: .venv/.full
 
 docs: .venv/.full
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
+# Every engine against the way the authors run it, about ten minutes on two quiet cores; then docs/performance.md.
+speed: .venv/.full
+	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/speed_report.py
 
 clean:
 	rm -rf .venv site build dist

@@ -52,7 +52,7 @@ import numpy as np
 import a2lp
 rng = np.random.default_rng(0)
 batch = a2lp.TaskBatch(rng.random((1, 2, 3)), [[0, 1]], rng.random((1, 4, 3)))
-for name in ("prototypical", "imprinting", "lp"):
+for name in ("prototypical", "lp"):
     a2lp.create(name, **({"n_neighbors": 2} if name == "lp" else {})).predict(batch)
 print(" ".join(sys.modules))
 """

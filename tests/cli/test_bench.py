@@ -116,7 +116,7 @@ def test_without_the_report_extra_the_rest_is_written(tmp_path, monkeypatch):
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path):
     out = tmp_path / "out"
     args = ["bench", "--features", "digits", "--methods", "prototypical,lp,imprinting", "--shots", "1", "--tasks", "40"]
-    args += ["--set", "imprinting.steps=3000", "--out", str(out), "--format", "json"]
+    args += ["--set", "imprinting.steps=30000", "--out", str(out), "--format", "json"]
     run = process(args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while len(list(out.glob("records/*.json"))) < 2 and time.monotonic() < deadline:

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from a2lp._version import __version__
 from a2lp.cli.bench import bench
 from a2lp.cli.convert import convert
+from a2lp.cli.doctor import doctor
 from a2lp.cli.sweep import sweep
 from a2lp.errors import A2LPError, A2LPWarning
 
@@ -44,6 +45,7 @@ app = typer.Typer(
 app.command()(bench)
 app.command()(sweep)
 app.command()(convert)
+app.command()(doctor)
 
 
 @app.command()

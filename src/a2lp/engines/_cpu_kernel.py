@@ -16,16 +16,8 @@ import numpy as np
 from numba import njit
 
 from a2lp.engines._cpu_losses import anchor_loss
-from a2lp.engines._simd import ALIGN, BLOCK, ROWS, VECTOR_BYTES, dot_block, make_product
+from a2lp.engines._simd import ALIGN, BLOCK, FAST, ROWS, VECTOR_BYTES, aligned, dot_block, make_product, part, round_up
 from a2lp.graph import DEGREE_OFFSET
-
-# Sums may be reordered and multiplications fused; NaN, infinities and divisions keep their meaning.
-_FAST = {"reassoc", "contract", "nsz"}
-
-# A function that only compiled code calls: without its wrappers for Python it compiles in half the time.
-_part = njit(
-    nogil=True, fastmath=_FAST, error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True
-)
 
 # places in the vectors of parameters
 GAMMA, ALPHA, TAU, SCALE, LR, BETA1, BETA2, EPS, LOSS_TOL, GRAD_TOL, SLACK = range(11)
@@ -36,7 +28,7 @@ def _product(*, subtract: bool, indexed: bool) -> Any:
     """A product over any number of vectors of columns, in register blocks; see ``make_product``."""
     wide, two, one = (make_product(width, subtract=subtract, indexed=indexed) for width in (BLOCK, 2, 1))
 
-    @_part
+    @part
     def product(x, x0, x_row, x_k, y, y0, y_k, rows, start, count, out, o0, o_row, vectors, lanes):
         v = 0
         while v < vectors:
@@ -57,10 +49,6 @@ def _product(*, subtract: bool, indexed: bool) -> Any:
 _multiply = _product(subtract=False, indexed=False)
 _subtract = _product(subtract=True, indexed=False)
 _multiply_rows = _product(subtract=False, indexed=True)
-
-
-def _up(size: int, to: int) -> int:
-    return -(-size // to) * to
 
 
 class Workspace(NamedTuple):
@@ -92,28 +80,20 @@ THRESHOLD, DEGREE, D_DEGREE, SCALES, INVERSE, LARGEST, PAIR, COUNT, N_VECTORS = 
 
 def make_workspace(s: int, m: int, d: int, c: int, k: int, dtype: Any) -> Workspace:
     """Memory for tasks of s anchors, m other points, d dimensions, c classes and k neighbours."""
-    sp, nr = _up(s, ROWS), _up(s + m, ROWS)
-    dp, mp, cp = _up(d, ALIGN), _up(m, ALIGN), _up(2 * c, ALIGN)
-    np_ = _up(max(nr, c, k), ALIGN)
+    sp, nr = round_up(s, ROWS), round_up(s + m, ROWS)
+    dp, mp, cp = round_up(d, ALIGN), round_up(m, ALIGN), round_up(2 * c, ALIGN)
+    np_ = round_up(max(nr, c, k), ALIGN)
     shapes = {
         "points": (m + sp, dp), "across": (d, mp), "sim": (m + sp + ROWS, np_), "power": (m + sp + ROWS, np_),
         "within": (sp, sp), "U": (nr, np_), "share": (sp, np_), "X": (nr, cp), "XT": (2 * c, np_), "H": (sp, c),
         "coefficient": (ROWS, np_), "packed": (ROWS, np_), "gradient": (sp, dp), "mean": (sp, dp), "square": (sp, dp),
         "best": (m, k), "vectors": (N_VECTORS, np_),
     }  # fmt: skip
-    arrays = {name: _aligned(shape, dtype) for name, shape in shapes.items()}
+    arrays = {name: aligned(shape, dtype) for name, shape in shapes.items()}
     return Workspace(rows=np.zeros(np_, np.int64), softmax=np.zeros(c, np.float32), **arrays)
 
 
-def _aligned(shape: tuple[int, int], dtype: Any) -> Any:
-    """Zeros whose rows start at cache lines: a vector that straddles two lines costs two loads."""
-    size, itemsize = shape[0] * shape[1], np.dtype(dtype).itemsize
-    buffer = np.zeros(size + 64 // itemsize, dtype)
-    skip = -(buffer.ctypes.data // itemsize) % (64 // itemsize)
-    return buffer[skip : skip + size].reshape(shape)
-
-
-@_part
+@part
 def _insert(row, start, stop, best, filled, k):
     """Merge row[start:stop] into best[:filled], which is descending, keeping the k largest; returns the k-th."""
     for j in range(start, stop):
@@ -132,7 +112,7 @@ def _insert(row, start, stop, best, filled, k):
     return best[k - 1]
 
 
-@_part
+@part
 def _powers(sim, power, row, stop, gamma):
     """[sim]_+^gamma for the start of a row; sim becomes non-negative."""
     zero = sim.dtype.type(0)
@@ -148,7 +128,7 @@ def _powers(sim, power, row, stop, gamma):
             power[row, j] = value**gamma if value > 0 else zero
 
 
-@_part
+@part
 def _weigh(sim, power, threshold, n, np_, m, W, degree, share, count):
     """W and its degrees from thresholds; and how many columns each row chose, more than k where some are tied."""
     half, zero = sim.dtype.type(0.5), sim.dtype.type(0)
@@ -172,7 +152,7 @@ def _weigh(sim, power, threshold, n, np_, m, W, degree, share, count):
                 share[i - m, j] = (half if value >= mine else zero) + (half if value >= threshold[j] else zero)
 
 
-@_part
+@part
 def _drop_ties(i, sim, power, threshold, slack, order, n, m, k, W, degree, share):
     """Take back what row i chose too much: of equal values at its k-th place, the first in the caller's order stay."""
     half = sim.dtype.type(0.5)
@@ -197,7 +177,7 @@ def _drop_ties(i, sim, power, threshold, slack, order, n, m, k, W, degree, share
                     share[j - m, i] -= half
 
 
-@_part
+@part
 def _factor(U, inverse, nr, np_, lanes, rows):
     """Cholesky factor M = U' U in place, ROWS rows at a time; garbage stays below the diagonal."""
     none, unit = np.int64(0), np.int64(1)  # typed: numba compiles a function anew for each literal
@@ -217,7 +197,7 @@ def _factor(U, inverse, nr, np_, lanes, rows):
                 U[i, j] *= pivot
 
 
-@_part
+@part
 def _solve_anchors(U, inverse, X, m, n, start, stop):
     """Forward, then backward substitution in the anchors' rows of the columns start to stop of X."""
     for i in range(m, n):
@@ -236,7 +216,7 @@ def _solve_anchors(U, inverse, X, m, n, start, stop):
             X[i, q] *= inverse[i]
 
 
-@_part
+@part
 def _solve_rest(U, inverse, X, m, n, np_, cp, lanes, rows):
     """Backward substitution in the other rows, whose right-hand side is zero."""
     none, unit = np.int64(0), np.int64(1)
@@ -259,7 +239,7 @@ def _solve_rest(U, inverse, X, m, n, np_, cp, lanes, rows):
                 X[i, q] *= inverse[i]
 
 
-@_part
+@part
 def _coefficients(
     a, X, XT, H, codes, sim, power, share, scale, degree, d_degree, m, n, np_, c, gamma, alpha, pair, out
 ):
@@ -283,14 +263,15 @@ def _coefficients(
             out[j] = share[a, j] * slope * (mine * scale[j] * pair[j] + d_degree[i] + d_degree[j])
 
 
-@_part
+@part
 def _move(V, gradient, mean, square, s, d, floats, integers, step):
     """One optimiser step on the anchors, as in optimizers.py."""
     kind = V.dtype.type
     lr = floats[LR]
     b1, b2, eps, one, zero = floats[BETA1], floats[BETA2], floats[EPS], kind(1), kind(0)
-    rate = kind(float(lr) / (1.0 - float(b1) ** (step + 1)))
-    correction = kind(1.0 / math.sqrt(1.0 - float(b2) ** (step + 1)))
+    # float() would leave these in float32, where 1 - 0.999 has four digits
+    rate = kind(np.float64(lr) / (1.0 - np.float64(b1) ** (step + 1)))
+    correction = kind(1.0 / math.sqrt(1.0 - np.float64(b2) ** (step + 1)))
     for a in range(s):
         if not integers[ADAM]:
             for j in range(d):
@@ -306,7 +287,7 @@ def _move(V, gradient, mean, square, s, d, floats, integers, step):
             V[a, j] -= rate * mu / denominator if denominator > zero else zero
 
 
-@_part
+@part
 def _finish_gradient(V, gradient, s, d, project):
     """The gradient's largest entry; with ``project``, after its part along each unit anchor is taken out."""
     top = V.dtype.type(0)
@@ -321,7 +302,7 @@ def _finish_gradient(V, gradient, s, d, project):
     return top
 
 
-@_part
+@part
 def _to_sphere(V, s, d):
     for a in range(s):
         length = V.dtype.type(0)
@@ -333,7 +314,7 @@ def _to_sphere(V, s, d):
                 V[a, j] /= length
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST, error_model="numpy", _nrt=False)
+@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", _nrt=False)
 def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out, losses, work):
     """Algorithm 1 for one task; returns the steps taken and whether a tolerance stopped it.
 

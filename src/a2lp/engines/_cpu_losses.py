@@ -74,10 +74,11 @@ def _official(z, y, c, tau, scale, warp, h, e):
     right = e[y] / total
     g = -scale / (right + np.float32(1e-12))
     weighted = g * right
+    twice = np.float64(weighted)  # float() would leave it in float32
     for j in range(c):
         p = e[j] / total
-        if warp:  # one rounding, as of a fused multiply-add
-            h[j] = tau * np.float32((float(weighted) if j == y else 0.0) - float(p) * float(weighted))
+        if warp:  # one rounding, as of a fused multiply-add: float64 holds the product of two float32
+            h[j] = tau * np.float32((twice if j == y else 0.0) - np.float64(p) * twice)
         else:
             h[j] = tau * (((g if j == y else np.float32(0)) - weighted) * p)
     return -scale * math.log(right + np.float32(1e-12))

@@ -11,12 +11,35 @@ from __future__ import annotations
 from typing import Any
 
 import llvmlite.binding as llvm
+import numpy as np
 from llvmlite import ir
-from numba import config, types
+from numba import config, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 ROWS = 5  # few-shot tasks come in fives; other sizes are padded
+
+
+# Sums may be reordered and multiplications fused; NaN, infinities and divisions keep their meaning.
+FAST = {"reassoc", "contract", "nsz"}
+
+# A function that only compiled code calls: without its wrappers for Python it compiles in half the time.
+part = njit(
+    nogil=True, fastmath=FAST, error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True
+)  # fmt: skip
+
+
+def round_up(size: int, to: int) -> int:
+    """The next multiple."""
+    return -(-size // to) * to
+
+
+def aligned(shape: tuple[int, int], dtype: Any) -> Any:
+    """Zeros whose rows start at cache lines: a vector that straddles two lines costs two loads."""
+    size, itemsize = shape[0] * shape[1], np.dtype(dtype).itemsize
+    buffer = np.zeros(size + 64 // itemsize, dtype)
+    skip = -(buffer.ctypes.data // itemsize) % (64 // itemsize)
+    return buffer[skip : skip + size].reshape(shape)
 
 
 def _cpu_features() -> str:
