@@ -89,7 +89,7 @@ def test_closed_form_is_autograd(engine: str, tau: float, task: dict[str, Any]) 
         return
     found = by_engine(engine, support, rest, codes, task["c"], size, n_neighbors=k, **constants)
     # a graph of few neighbours hardly feels lengths: the gradient then is a small difference of its terms
-    assert np.linalg.norm(found - expected) <= 1e-8 * np.linalg.norm(expected) + 1e-12 * incoming
+    assert np.linalg.norm(found - expected) <= 1e-8 * np.linalg.norm(expected) + 1e-11 * incoming
 
 
 @pytest.mark.parametrize("engine", ["reference", "batched", "batched-torch", "fused_cpu"])

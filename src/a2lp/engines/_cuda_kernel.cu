@@ -180,8 +180,8 @@ __device__ void sweep(bool update, const float* rest, float* pieces, float* V, c
     const Moment* start = moments + (size_t)warp * NB * SLOTS;
     Moment own = start[lane], fifth = start[32 + dim];
 #pragma unroll 1
-    for (int t = warp; t < PIECES; t += WARPS) {
-        const int column = t * CW, t_next = t + WARPS < PIECES ? t + WARPS : warp;
+    for (int u = 0; u < PIECES / WARPS; u++) {
+        const int t = u * WARPS + warp, column = t * CW, t_next = (u + 1) % (PIECES / WARPS) * WARPS + warp;
         const float* piece = pieces + buffer * PIECE;
         buffer ^= 1;
         wait<0>();

@@ -73,8 +73,8 @@ def refusal(problem: Problem, settings: Settings, *, calls_back: bool = False) -
 
 
 def _padded(d: int) -> int:
-    """Whole pieces, and at least one for each warp."""
-    return max(-(-d // PIECE), WARPS) * PIECE
+    """As many whole pieces for every warp."""
+    return -(-d // (PIECE * WARPS)) * PIECE * WARPS
 
 
 def _shared_bytes(s: int, m: int, d: int, c: int, k: int) -> int:
