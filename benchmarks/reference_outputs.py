@@ -18,6 +18,7 @@ import numpy as np
 
 import a2lp
 from a2lp.bench.environment import commit, hardware, versions
+from a2lp.bench.records import write_text
 
 RECORD = Path(__file__).parent / "records" / "reference_outputs.json"
 
@@ -86,7 +87,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--tasks", type=int, default=1000)
     options = parser.parse_args()
-    rows = []
+    rows: list[dict[str, Any]] = []
     print("| features | shots | preprocess | method | numerics, precision | agreement % | accuracy % | theirs % | s |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     for row in cells(options.data, options.tasks):
@@ -97,11 +98,9 @@ def main() -> None:
             f"| {row['their_accuracy']:.2f} | {row['seconds']:.1f} |",
             flush=True,
         )
-    record = {"rows": rows, "versions": versions(), "hardware": hardware("cpu"), "commit": commit()}
-    RECORD.parent.mkdir(exist_ok=True)
-    temporary = RECORD.with_suffix(".tmp")
-    temporary.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(RECORD)
+        record = {"rows": rows, "versions": versions(), "hardware": hardware("cpu"), "commit": commit()}
+        RECORD.parent.mkdir(exist_ok=True)
+        write_text(RECORD, json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":
