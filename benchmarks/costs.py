@@ -167,12 +167,12 @@ def _memory_on_gpu() -> list[dict[str, int]]:
     return found
 
 
-BASE = {"n": 80, "s": 5, "d": 640, "T": 200, "b": 4 * CORES}
+BASE = {"n": 80, "s": 5, "d": 640, "T": 500, "b": 4 * CORES}
 VARIED: dict[str, dict[str, Any]] = {
     "n": {"values": [40, 80, 160, 320, 640]},
     "d": {"values": [160, 320, 640, 1280, 2560]},
     "s": {"values": [5, 10, 20, 40, 80], "n": 160},
-    "T": {"values": [125, 250, 500, 1000, 2000]},
+    "T": {"values": [250, 500, 1000, 2000, 4000]},
     "b": {"values": [CORES * tasks for tasks in (4, 8, 16, 32, 64)]},
 }
 

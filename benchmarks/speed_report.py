@@ -46,8 +46,8 @@ METHOD = """\
 - `reference` solves one task after another and is timed for few tasks only; so is `naive` on one thread, which is
   there to show whether threads help it.
 - CPU time is that of all threads of the process.
-- The machine's peak is a plain float32 matrix product of 1024 x 1024 on each core at the same time, measured again
-  in every round. The share of it that an engine reaches counts the multiply-adds that a step needs
+- The machine's peak is a plain float32 matrix product of 1024 x 1024 on each core at the same time, measured
+  in every round; the fastest counts. The share of it that an engine reaches counts the multiply-adds that a step needs
   ($2snd + n^3/3 + 2cn^2$ for a task), not those that it does: work that is not needed lowers the share.
 - Other processes took at most {disturbance:.1f} % of the machine during a measurement; one in which they took more than
   3 % was repeated once. This matters: beside one busy process, the threads of `naive` wait for each other, and it takes
@@ -98,7 +98,13 @@ def provenance(record: dict[str, Any]) -> str:
     vectors = f" ({record['vectors']})" if "vectors" in record else ""
     commit = record["commit"] or "not recorded"
     where = f"{hardware['cpu']}, {hardware['cores']} cores{vectors}{device}"
-    return f"{where}; {versions}; commit `{commit}`; {record['date'][:10]}.\n"
+    note = f"\n**{record['note']}**\n" if "note" in record else ""
+    return f"{where}; {versions}; commit `{commit}`; {record['date'][:10]}.\n{note}"
+
+
+def peak(record: dict[str, Any]) -> float:
+    """The fastest matrix product of the run: a slower one was disturbed."""
+    return float(max(value for cell in record["cells"] for value in cell["peak_flops"]))
 
 
 def headline(record: dict[str, Any], engine: str) -> str:
@@ -108,10 +114,7 @@ def headline(record: dict[str, Any], engine: str) -> str:
         if engine not in cell["times"]:
             continue
         times = cell["times"]
-        shares = [
-            100 * cell["flops"] / wall / peak
-            for wall, peak in zip(times[engine]["wall"], cell["peak_flops"], strict=True)
-        ]
+        share = 100 * cell["flops"] / statistics.median(times[engine]["wall"]) / peak(record)
         rows.append(
             [
                 f"{cell['n_shot']}-shot, {cell['n_tasks']:,} task{'s' if cell['n_tasks'] > 1 else ''}",
@@ -120,7 +123,7 @@ def headline(record: dict[str, Any], engine: str) -> str:
                 f"**{number(statistics.median(ratios(cell, engine, 'wall')))}** "
                 + spread(ratios(cell, engine, "wall")).partition(" ")[2],
                 number(statistics.median(ratios(cell, engine, "cpu"))),
-                f"{statistics.median(shares):.0f} %",
+                f"{share:.0f} %",
             ]
         )
     if record["device"] == "cuda":  # a host that waits for a device spends no time that means anything
@@ -239,14 +242,13 @@ def memory(record: dict[str, Any]) -> str:
 def page(cpu: dict[str, Any], cuda: dict[str, Any] | None) -> str:
     """The text of docs/performance.md."""
     rounds = len(cpu["cells"][0]["peak_flops"])
-    peak = statistics.median(value for cell in cpu["cells"] for value in cell["peak_flops"])
     disturbance = 100 * max(cell["disturbance"] for cell in cpu["cells"])
     parts = [
         INTRODUCTION,
         "## On a CPU: `fused_cpu`\n",
         provenance(cpu),
         headline(cpu, "fused_cpu"),
-        f"The machine's measured peak is {peak / 1e9:.0f} GFLOP/s, all cores together. All engines, seconds:\n",
+        f"The machine's measured peak is {peak(cpu) / 1e9:.0f} GFLOP/s, all cores together. All engines, seconds:\n",
         everybody(cpu),
         METHOD.format(rounds=rounds, threads=cpu["threads"], disturbance=disturbance),
         "## First use and memory" + "\n" + first_use(cpu) + memory(cpu),
@@ -255,7 +257,8 @@ def page(cpu: dict[str, Any], cuda: dict[str, Any] | None) -> str:
         parts += [
             "## How the cost grows\n",
             "`fused_cpu` while one size varies. The last column is the exponent that the counted multiply-adds have\n"
-            "over the same sizes: it is below that of the largest term wherever a smaller one still counts.\n",
+            "over the same sizes: it is below that of the largest term wherever a smaller one still counts. They leave\n"
+            "out the choice of neighbours, the weights and Adam.\n",
             growth(cpu),
             f"![Seconds against each size, logarithmic axes; dashed: as the operations grow](assets/{FIGURE.name})\n",
         ]
