@@ -260,7 +260,7 @@ def page(cpu: dict[str, Any], cuda: dict[str, Any] | None) -> str:
             "over the same sizes: it is below that of the largest term wherever a smaller one still counts. They leave\n"
             "out the choice of neighbours, the weights and Adam.\n",
             growth(cpu),
-            f"![Seconds against each size, logarithmic axes; dashed: as the operations grow](assets/{FIGURE.name})\n",
+            f"![Seconds against each size, logarithmic axes; dashed: as operations grow](assets/{FIGURE.name})\n",
         ]
     if cuda is not None:
         parts += [
