@@ -257,7 +257,7 @@ def page(cpu: dict[str, Any], cuda: dict[str, Any] | None) -> str:
         parts += [
             "## How the cost grows\n",
             "`fused_cpu` while one size varies. The last column is the exponent that the counted multiply-adds have\n"
-            "over the same sizes: it is below that of the largest term wherever a smaller one still counts. They leave\n"
+            "over the same sizes: it is below that of the largest term where a smaller one still counts. They leave\n"
             "out the choice of neighbours, the weights and Adam.\n",
             growth(cpu),
             f"![Seconds against each size, logarithmic axes; dashed: as operations grow](assets/{FIGURE.name})\n",
