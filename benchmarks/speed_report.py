@@ -232,10 +232,12 @@ def memory(record: dict[str, Any]) -> str:
         f"{line['peak'] / 1e6:,.0f} MB for {line['n_tasks']:,} tasks (the answer: {line['result'] / 1e6:,.0f} MB of it)"
         for line in found
     ]
+    more = found[1]["n_tasks"] / found[0]["n_tasks"]
+    growth = found[1]["peak"] / found[0]["peak"]
+    verdict = "bounded" if growth < more / 2 else "not yet bounded at these numbers"
     return (
-        "\nTasks are solved in blocks of bounded size, so memory does not grow with their number, but for the answer "
-        f"itself, which is held twice when the blocks are joined. Beyond the input, 1-shot tasks took at most "
-        f"{' and '.join(lines)}.\n"
+        f"\nTasks are solved in blocks. Beyond the input, 1-shot tasks took at most {' and '.join(lines)}: "
+        f"{growth:.1f} times the memory for {more:.0f} times the tasks, {verdict}.\n"
     )
 
 

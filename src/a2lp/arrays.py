@@ -41,6 +41,11 @@ def is_torch(xp: Namespace) -> bool:
     return bool(is_torch_namespace(xp))
 
 
+def on_host(x: Array) -> bool:
+    """Whether an array lives in the processor's own memory."""
+    return "cpu" in str(device(x)).lower()
+
+
 def to_numpy(x: Array) -> np.ndarray[Any, Any]:
     """A NumPy copy or view of any array, moved to the host where it must be."""
     if isinstance(x, np.ndarray):

@@ -138,7 +138,7 @@ def test_chunks_and_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> No
 
     batch = random_batch(np.random.default_rng(7), b=9)
     whole = solve("batched", batch, steps=10, n_neighbors=8)
-    monkeypatch.setattr(batched, "_NUMPY_CHUNK_BYTES", 1)
+    monkeypatch.setattr(batched, "_HOST_CHUNK_BYTES", 1)
     monkeypatch.setattr(base, "_BLOCK_BYTES", 4 * 8 * 35 * 12)
     seen: list[tuple[int, int, int]] = []
     support, codes, query = batch

@@ -19,6 +19,7 @@ from a2lp.arrays import (
     is_numpy,
     kth_largest,
     namespace,
+    on_host,
     one_hot,
 )
 from a2lp.cores import map_on_cores
@@ -27,9 +28,9 @@ from a2lp.graph import degrees, neighbours, share
 from a2lp.optimizers import Moments
 from a2lp.preprocess import l2
 
-# What the loop holds at a time. NumPy: small enough for a core's second-level cache to serve it, large enough to
+# What the loop holds at a time. On a CPU: small enough for a core's second-level cache to serve it, large enough to
 # hide Python's overhead. Elsewhere: a bound on memory only.
-_NUMPY_CHUNK_BYTES = 8 << 20
+_HOST_CHUNK_BYTES = 8 << 20
 _DEVICE_CHUNK_BYTES = 2 << 30
 
 
@@ -62,7 +63,7 @@ def _chunk_size(problem: Problem, xp: Namespace) -> int:
     n = s + problem.rest.shape[1]
     itemsize = 4 if problem.support.dtype == xp.float32 else 8
     per_task = itemsize * int(12 * n * n + n * d + 8 * s * d)
-    return max(1, (_NUMPY_CHUNK_BYTES if is_numpy(xp) else _DEVICE_CHUNK_BYTES) // per_task)
+    return max(1, (_HOST_CHUNK_BYTES if on_host(problem.support) else _DEVICE_CHUNK_BYTES) // per_task)
 
 
 class _Fixed(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from array_api_compat import device
 
-from a2lp.arrays import Array, chunks, concat_batches, is_numpy, namespace, softmax
+from a2lp.arrays import Array, chunks, concat_batches, namespace, on_host, softmax
 from a2lp.errors import InputError, UnknownNameError
 from a2lp.preprocess import NAMES as PREPROCESS_NAMES
 from a2lp.preprocess import preprocess
@@ -174,7 +174,7 @@ def require_adam(betas: Any, eps: Any) -> None:
 
 def _block_size(batch: TaskBatch) -> int:
     vectors = batch.n_support + batch.n_query + batch.n_unlabelled
-    size = _BLOCK_BYTES if is_numpy(namespace(batch.support)) else _DEVICE_BLOCK_BYTES
+    size = _BLOCK_BYTES if on_host(batch.support) else _DEVICE_BLOCK_BYTES
     return max(1, size // (8 * vectors * batch.n_dims))
 
 
