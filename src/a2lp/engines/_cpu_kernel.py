@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from a2lp.engines._cpu_graph import drop_ties, kth_largest, powers, weigh
+from a2lp.engines._cpu_linear import backward, factor, forward, product
 from a2lp.engines._cpu_losses import anchor_loss
-from a2lp.engines._simd import ALIGN, BLOCK, FAST, ROWS, VECTOR_BYTES, aligned, dot_block, make_product, part, round_up
+from a2lp.engines._simd import ALIGN, FAST, ROWS, VECTOR_BYTES, aligned, dot_block, fast_part, round_up
 from a2lp.graph import DEGREE_OFFSET
 
 # places in the vectors of parameters
@@ -24,31 +26,8 @@ GAMMA, ALPHA, TAU, SCALE, LR, BETA1, BETA2, EPS, LOSS_TOL, GRAD_TOL, SLACK = ran
 NEIGHBORS, STEPS, UPDATES, LOSS, ADAM, RENORMALIZE, CLASSES = range(7)
 
 
-def _product(*, subtract: bool, indexed: bool) -> Any:
-    """A product over any number of vectors of columns, in register blocks; see ``make_product``."""
-    wide, two, one = (make_product(width, subtract=subtract, indexed=indexed) for width in (BLOCK, 2, 1))
-
-    @part
-    def product(x, x0, x_row, x_k, y, y0, y_k, rows, start, count, out, o0, o_row, vectors, lanes):
-        v = 0
-        while v < vectors:
-            yv, ov = y0 + v * lanes, o0 + v * lanes
-            if vectors - v >= BLOCK:
-                wide(x, x0, x_row, x_k, y, yv, y_k, rows, start, count, out, ov, o_row)
-                v += BLOCK
-            elif vectors - v >= 2:
-                two(x, x0, x_row, x_k, y, yv, y_k, rows, start, count, out, ov, o_row)
-                v += 2
-            else:
-                one(x, x0, x_row, x_k, y, yv, y_k, rows, start, count, out, ov, o_row)
-                v += 1
-
-    return product
-
-
-_multiply = _product(subtract=False, indexed=False)
-_subtract = _product(subtract=True, indexed=False)
-_multiply_rows = _product(subtract=False, indexed=True)
+_multiply = product(subtract=False, indexed=False)
+_multiply_rows = product(subtract=False, indexed=True)
 
 
 class Workspace(NamedTuple):
@@ -57,11 +36,13 @@ class Workspace(NamedTuple):
     points: Any  # (m + sp, dp)  rest, then anchors
     across: Any  # (d, mp)  rest, transposed
     sim: Any  # (m + sp + ROWS, np)
+    bits: Any  # sim as integers
     power: Any  # (m + sp + ROWS, np)
     within: Any  # (sp, sp)  anchors by anchors
     U: Any  # (nr, np)  W, then the factor
     share: Any  # (sp, np)
     X: Any  # (nr, cp)  Z and the adjoint, side by side
+    adjoint: Any  # (nr, cp)  where the anchors' rows of the adjoint are solved
     XT: Any  # (2 c, np)
     H: Any  # (sp, c)  dL/dZ of the anchors
     coefficient: Any  # (ROWS, np)
@@ -69,13 +50,14 @@ class Workspace(NamedTuple):
     gradient: Any  # (sp, dp)
     mean: Any  # (sp, dp)
     square: Any  # (sp, dp)
-    best: Any  # (m, k)  each rest point's largest similarities to rest points
     rows: Any  # (np,)
+    kth: Any  # (1, np)  each row's k-th largest similarity
+    kth_bits: Any  # as integers
     vectors: Any  # (N_VECTORS, np)
     softmax: Any  # (c,)  float32, for the official numerics
 
 
-THRESHOLD, DEGREE, D_DEGREE, SCALES, INVERSE, LARGEST, PAIR, COUNT, N_VECTORS = range(9)
+THRESHOLD, DEGREE, D_DEGREE, SCALES, INVERSE, PAIR, COUNT, N_VECTORS = range(8)
 
 
 def make_workspace(s: int, m: int, d: int, c: int, k: int, dtype: Any) -> Workspace:
@@ -85,161 +67,17 @@ def make_workspace(s: int, m: int, d: int, c: int, k: int, dtype: Any) -> Worksp
     np_ = round_up(max(nr, c, k), ALIGN)
     shapes = {
         "points": (m + sp, dp), "across": (d, mp), "sim": (m + sp + ROWS, np_), "power": (m + sp + ROWS, np_),
-        "within": (sp, sp), "U": (nr, np_), "share": (sp, np_), "X": (nr, cp), "XT": (2 * c, np_), "H": (sp, c),
-        "coefficient": (ROWS, np_), "packed": (ROWS, np_), "gradient": (sp, dp), "mean": (sp, dp), "square": (sp, dp),
-        "best": (m, k), "vectors": (N_VECTORS, np_),
+        "within": (sp, sp), "U": (nr, np_), "share": (sp, np_), "X": (nr, cp), "adjoint": (nr, cp), "XT": (2 * c, np_),
+        "H": (sp, c), "coefficient": (ROWS, np_), "packed": (ROWS, np_), "gradient": (sp, dp), "mean": (sp, dp),
+        "square": (sp, dp), "kth": (1, np_), "vectors": (N_VECTORS, np_),
     }  # fmt: skip
     arrays = {name: aligned(shape, dtype) for name, shape in shapes.items()}
-    return Workspace(rows=np.zeros(np_, np.int64), softmax=np.zeros(c, np.float32), **arrays)
+    as_integers = np.int32 if np.dtype(dtype).itemsize == 4 else np.int64
+    views = {"bits": arrays["sim"].view(as_integers), "kth_bits": arrays["kth"].view(as_integers)}
+    return Workspace(**views, rows=np.zeros(np_, np.int64), softmax=np.zeros(c, np.float32), **arrays)
 
 
-@part
-def _insert(row, start, stop, best, filled, k):
-    """Merge row[start:stop] into best[:filled], which is descending, keeping the k largest; returns the k-th."""
-    for j in range(start, stop):
-        value = row[j]
-        if filled < k:
-            at = filled
-            filled += 1
-        elif value > best[k - 1]:
-            at = k - 1
-        else:
-            continue
-        while at > 0 and best[at - 1] < value:
-            best[at] = best[at - 1]
-            at -= 1
-        best[at] = value
-    return best[k - 1]
-
-
-@part
-def _powers(sim, power, row, stop, gamma):
-    """[sim]_+^gamma for the start of a row; sim becomes non-negative."""
-    zero = sim.dtype.type(0)
-    if gamma == 3:
-        for j in range(stop):
-            value = max(sim[row, j], zero)
-            sim[row, j] = value
-            power[row, j] = value * value * value
-    else:
-        for j in range(stop):
-            value = max(sim[row, j], zero)
-            sim[row, j] = value
-            power[row, j] = value**gamma if value > 0 else zero
-
-
-@part
-def _weigh(sim, power, threshold, n, np_, m, W, degree, share, count):
-    """W and its degrees from thresholds; and how many columns each row chose, more than k where some are tied."""
-    half, zero = sim.dtype.type(0.5), sim.dtype.type(0)
-    for i in range(n):
-        mine = threshold[i]
-        total = zero
-        chosen = zero
-        for j in range(np_):
-            value = sim[i, j]
-            a = half if value >= mine else zero
-            b = half if value >= threshold[j] else zero
-            weight = (a + b) * power[i, j]
-            W[i, j] = weight
-            total += weight
-            chosen += a
-        degree[i] = total
-        count[i] = chosen + chosen
-        if i >= m:
-            for j in range(np_):
-                value = sim[i, j]
-                share[i - m, j] = (half if value >= mine else zero) + (half if value >= threshold[j] else zero)
-
-
-@part
-def _drop_ties(i, sim, power, threshold, slack, order, n, m, k, W, degree, share):
-    """Take back what row i chose too much: of equal values at its k-th place, the first in the caller's order stay."""
-    half = sim.dtype.type(0.5)
-    low = threshold[i]
-    high = low * (1 + 2 * slack)
-    room = k
-    for j in range(n):
-        if sim[i, j] > high:
-            room -= 1
-    for j in order:
-        if low <= sim[i, j] <= high:
-            room -= 1
-            if room < 0:
-                weight = half * power[i, j]
-                W[i, j] -= weight
-                W[j, i] -= weight
-                degree[i] -= weight
-                degree[j] -= weight
-                if i >= m:
-                    share[i - m, j] -= half
-                if j >= m:
-                    share[j - m, i] -= half
-
-
-@part
-def _factor(U, inverse, nr, np_, lanes, rows):
-    """Cholesky factor M = U' U in place, ROWS rows at a time; garbage stays below the diagonal."""
-    none, unit = np.int64(0), np.int64(1)  # typed: numba compiles a function anew for each literal
-    for i0 in range(0, nr, ROWS):
-        first = i0 // lanes
-        left = first * lanes
-        _subtract(U, i0, unit, np_, U, left, np_, rows, none, i0, U, i0 * np_ + left, np_, np_ // lanes - first, lanes)
-        for a in range(ROWS):
-            i = i0 + a
-            for b in range(a):
-                f = U[i0 + b, i]
-                for j in range(left, np_):
-                    U[i, j] -= f * U[i0 + b, j]
-            pivot = U.dtype.type(1) / math.sqrt(U[i, i])
-            inverse[i] = pivot
-            for j in range(left, np_):
-                U[i, j] *= pivot
-
-
-@part
-def _solve_anchors(U, inverse, X, m, n, start, stop):
-    """Forward, then backward substitution in the anchors' rows of the columns start to stop of X."""
-    for i in range(m, n):
-        for k in range(m, i):
-            f = U[k, i]
-            for q in range(start, stop):
-                X[i, q] -= f * X[k, q]
-        for q in range(start, stop):
-            X[i, q] *= inverse[i]
-    for i in range(n - 1, m - 1, -1):
-        for k in range(i + 1, n):
-            f = U[i, k]
-            for q in range(start, stop):
-                X[i, q] -= f * X[k, q]
-        for q in range(start, stop):
-            X[i, q] *= inverse[i]
-
-
-@part
-def _solve_rest(U, inverse, X, m, n, np_, cp, lanes, rows):
-    """Backward substitution in the other rows, whose right-hand side is zero."""
-    none, unit = np.int64(0), np.int64(1)
-    for i in range(m):
-        for q in range(cp):
-            X[i, q] = 0
-    i0 = m
-    while i0 > 0:
-        size = ROWS if i0 >= ROWS else i0
-        i0 -= size
-        if size == ROWS:
-            _subtract(U, i0 * np_, np_, unit, X, none, cp, rows, i0 + ROWS, n, X, i0 * cp, cp, cp // lanes, lanes)
-        stop = i0 + size
-        for i in range(stop - 1, i0 - 1, -1):
-            for k in range(i + 1, stop if size == ROWS else n):
-                f = U[i, k]
-                for q in range(cp):
-                    X[i, q] -= f * X[k, q]
-            for q in range(cp):
-                X[i, q] *= inverse[i]
-
-
-@part
+@fast_part
 def _coefficients(
     a, X, XT, H, codes, sim, power, share, scale, degree, d_degree, m, n, np_, c, gamma, alpha, pair, out
 ):
@@ -263,7 +101,7 @@ def _coefficients(
             out[j] = share[a, j] * slope * (mine * scale[j] * pair[j] + d_degree[i] + d_degree[j])
 
 
-@part
+@fast_part
 def _move(V, gradient, mean, square, s, d, floats, integers, step):
     """One optimiser step on the anchors, as in optimizers.py."""
     kind = V.dtype.type
@@ -287,7 +125,7 @@ def _move(V, gradient, mean, square, s, d, floats, integers, step):
             V[a, j] -= rate * mu / denominator if denominator > zero else zero
 
 
-@part
+@fast_part
 def _finish_gradient(V, gradient, s, d, project):
     """The gradient's largest entry; with ``project``, after its part along each unit anchor is taken out."""
     top = V.dtype.type(0)
@@ -302,7 +140,7 @@ def _finish_gradient(V, gradient, s, d, project):
     return top
 
 
-@part
+@fast_part
 def _to_sphere(V, s, d):
     for a in range(s):
         length = V.dtype.type(0)
@@ -328,12 +166,12 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
     k, steps, updates, c = integers[NEIGHBORS], integers[STEPS], integers[UPDATES], integers[CLASSES]
     gamma, alpha = floats[GAMMA], floats[ALPHA]
     lanes = VECTOR_BYTES // support.itemsize
-    (points, across, sim, power, within, U, share, X, XT, H, coefficient, packed, gradient, mean, square, best, rows,
-     vectors, softmax) = work  # fmt: skip
+    (points, across, sim, bits, power, within, U, share, X, adjoint, XT, H, coefficient, packed, gradient, mean, square,
+     rows, kth, kth_bits, vectors, softmax) = work  # fmt: skip
     dp, np_, mp, cp = points.shape[1], U.shape[1], across.shape[1], X.shape[1]
-    sp, nr = len(points) - m, len(U)
+    sp, nr, first = len(points) - m, len(U), m // ROWS * ROWS
     threshold, degree, d_degree, scale = vectors[THRESHOLD], vectors[DEGREE], vectors[D_DEGREE], vectors[SCALES]
-    inverse, largest, pair, count = vectors[INVERSE], vectors[LARGEST], vectors[PAIR], vectors[COUNT]
+    inverse, pair, count = vectors[INVERSE], vectors[PAIR], vectors[COUNT]
     slack = floats[SLACK]
     V = points[m:]
     none, unit = np.int64(0), np.int64(1)
@@ -343,8 +181,6 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
         for j in range(d):
             points[i, j] = rest[i, j]
             across[j, i] = rest[i, j]
-        for j in range(k):
-            best[i, j] = -one
     for a in range(s):
         for j in range(d):
             V[a, j] = support[a, j]
@@ -353,14 +189,15 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
     for i in range(n, np_):
         threshold[i] = np.inf
 
-    # what no step changes: similarities of points that stay, and each one's best
+    # what no step changes: similarities of points that stay
     for i0 in range(0, m, ROWS):
         _multiply(points, i0 * dp, dp, unit, across, none, mp, rows, none, d, sim, i0 * np_, np_, mp // lanes, lanes)
     for i in range(m):
-        _powers(sim, power, i, m, gamma)
+        powers(sim, power, i, m, gamma)
         sim[i, i] = -one
         power[i, i] = zero
-        _insert(sim[i], none, m, best[i], none, min(k, m))
+        for j in range(m, np_):
+            sim[i, j] = -one
 
     taken, converged = steps, False
     for step in range(steps + 1):
@@ -375,7 +212,7 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
                 sim[m + a, m + b] = within[a, b]
                 sim[m + b, m + a] = within[a, b]
         for a in range(s):
-            _powers(sim, power, m + a, n, gamma)
+            powers(sim, power, m + a, n, gamma)
             sim[m + a, m + a] = -one
             power[m + a, m + a] = zero
             for j in range(n, np_):
@@ -384,35 +221,35 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
             for a in range(s):
                 sim[i, m + a] = sim[m + a, i]
                 power[i, m + a] = power[m + a, i]
-            for j in range(k):
-                largest[j] = best[i, j]
-            threshold[i] = (one - slack) * _insert(sim[i], m, n, largest, k, k)
-        for i in range(m, n):
-            threshold[i] = (one - slack) * _insert(sim[i], none, n, largest, none, k)
-        _weigh(sim, power, threshold, n, np_, m, U, degree, share, count)
+        for i in range(n):
+            kth_bits[0, i] = kth_largest(bits, i * np_, np_, k, kth_bits[0, i])
+            threshold[i] = (one - slack) * kth[0, i]
+        weigh(sim, power, threshold, n, np_, m, U, degree, share, count)
         for i in range(n):
             if count[i] > k and threshold[i] > 0:
-                _drop_ties(i, sim, power, threshold, slack, order, n, m, k, U, degree, share)
+                drop_ties(i, sim, power, threshold, slack, order, n, m, k, U, degree, share)
         for i in range(n):
             degree[i] += support.dtype.type(DEGREE_OFFSET)
             scale[i] = one / math.sqrt(degree[i])
         for i in range(n):
             f = -alpha * scale[i]
-            for j in range(i // ALIGN * ALIGN, np_):
+            for j in range(np_):
                 U[i, j] *= f * scale[j]
             U[i, i] = one
         for i in range(n, nr):
             for j in range(np_):
                 U[i, j] = zero
             U[i, i] = one
-        _factor(U, inverse, nr, np_, lanes, rows)
+        factor(U, inverse, nr, np_, lanes, rows)
 
-        for i in range(m, nr):
+        for i in range(first, nr):
             for q in range(cp):
                 X[i, q] = zero
+                adjoint[i, q] = zero
         for a in range(s):
             X[m + a, codes[a]] = one
-        _solve_anchors(U, inverse, X, m, n, none, c)
+        forward(U, inverse, X, first, nr, np_, cp, lanes, rows)
+        backward(U, inverse, X, first, nr, nr, np_, cp, lanes, rows)
         last = step >= updates
         if step < steps:
             losses[step] = anchor_loss(integers[LOSS], X, m, s, c, codes, floats[TAU], floats[SCALE], H, softmax)
@@ -420,13 +257,19 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
                 taken, converged, last = step, True, True
             for a in range(s):
                 for q in range(c):
-                    X[m + a, c + q] = H[a, q]
-            _solve_anchors(U, inverse, X, m, n, c, 2 * c)
+                    adjoint[m + a, c + q] = H[a, q]
+            forward(U, inverse, adjoint, first, nr, np_, cp, lanes, rows)
+            backward(U, inverse, adjoint, first, nr, nr, np_, cp, lanes, rows)
+            for i in range(first, n):
+                for q in range(cp):
+                    X[i, q] += adjoint[i, q]
+        for i in range(first):
+            for q in range(cp):
+                X[i, q] = zero
+        backward(U, inverse, X, none, first, nr, np_, cp, lanes, rows)
         # a run that only propagates, or ends here, needs no gradient
         if step == steps or (last and (converged or floats[GRAD_TOL] < 0)):
-            _solve_rest(U, inverse, X, m, n, np_, cp, lanes, rows)
             break
-        _solve_rest(U, inverse, X, m, n, np_, cp, lanes, rows)
 
         for i in range(n):
             for q in range(2 * c):

@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from a2lp.engines._cpu_losses import anchor_loss
-from a2lp.engines._simd import BLOCK, FAST, ROWS, VECTOR_BYTES, aligned, dot_block, make_product, part, round_up
+from a2lp.engines._simd import BLOCK, FAST, ROWS, VECTOR_BYTES, aligned, dot_block, fast_part, make_product, round_up
 
 _product = make_product(BLOCK, subtract=False, indexed=False)
 
@@ -50,7 +50,7 @@ def make_workspace(s: int, d: int, c: int, dtype: Any) -> Workspace:
     return Workspace(**matrices, lengths=np.zeros(sp, dtype), pull=np.zeros(cp, dtype), softmax=np.zeros(c, np.float32))
 
 
-@part
+@fast_part
 def _length(row):
     total = row.dtype.type(0)
     for j in range(len(row)):
@@ -58,7 +58,7 @@ def _length(row):
     return total
 
 
-@part
+@fast_part
 def _adam(w, mean, square, gradient, pull, floats, rate, correction):
     """Adam, as in optimizers.py, on some columns of one class; its gradient is ``gradient - pull w``."""
     b1, rest1, b2, rest2, eps = floats[BETA1], floats[REST1], floats[BETA2], floats[REST2], floats[EPS]

@@ -19,14 +19,16 @@ from numba.extending import intrinsic
 
 ROWS = 5  # few-shot tasks come in fives; other sizes are padded
 
-
 # Sums may be reordered and multiplications fused; NaN, infinities and divisions keep their meaning.
 FAST = {"reassoc", "contract", "nsz"}
 
-# A function that only compiled code calls: without its wrappers for Python it compiles in half the time.
-part = njit(
-    nogil=True, fastmath=FAST, error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True
-)  # fmt: skip
+# Functions that only compiled code calls: without wrappers for Python they compile in half the time. What computes
+# with fast-math is inlined: a function that stays one is compiled twice, by itself and beside its caller, is linked to
+# the first in the process that compiles and to the second in those that load the cache, and the two would not round
+# alike.
+_INSIDE = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+part = njit(**_INSIDE)
+fast_part = njit(fastmath=FAST, forceinline=True, **_INSIDE)
 
 
 def round_up(size: int, to: int) -> int:
@@ -55,28 +57,28 @@ BLOCK = 5 if HAS_AVX512 else 2
 ALIGN = 16  # rows of matrices are padded to this many numbers
 
 
-def _data(context: Any, builder: Any, array_type: Any, value: Any) -> Any:
+def data_of(context: Any, builder: Any, array_type: Any, value: Any) -> Any:
     return context.make_array(array_type)(context, builder, value).data
 
 
-def _vector(array_type: Any) -> tuple[Any, Any, int]:
+def vector_type(array_type: Any) -> tuple[Any, Any, int]:
     scalar = ir.FloatType() if array_type.dtype == types.float32 else ir.DoubleType()
     lanes = VECTOR_BYTES // (array_type.dtype.bitwidth // 8)
     return scalar, ir.VectorType(scalar, lanes), lanes
 
 
-def _splat(builder: Any, vector: Any, value: Any) -> Any:
+def splat(builder: Any, vector: Any, value: Any) -> Any:
     one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
     mask = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
     return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), mask)
 
 
-def _load(builder: Any, vector: Any, base: Any, offset: Any) -> Any:
+def load(builder: Any, vector: Any, base: Any, offset: Any) -> Any:
     pointer = builder.bitcast(builder.gep(base, [offset]), vector.as_pointer())
     return builder.load(pointer, align=vector.element.get_abi_size(_LAYOUT))
 
 
-def _store(builder: Any, vector: Any, base: Any, offset: Any, value: Any) -> None:
+def store(builder: Any, vector: Any, base: Any, offset: Any, value: Any) -> None:
     pointer = builder.bitcast(builder.gep(base, [offset]), vector.as_pointer())
     builder.store(value, pointer, align=vector.element.get_abi_size(_LAYOUT))
 
@@ -84,7 +86,7 @@ def _store(builder: Any, vector: Any, base: Any, offset: Any, value: Any) -> Non
 _LAYOUT = llvm.create_target_data("e-m:e-i64:64-f80:128-n8:16:32:64-S128")
 
 
-def _fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
+def fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
     vector = a.type
     bits = 32 if isinstance(vector.element, ir.FloatType) else 64
     name = f"llvm.fma.v{vector.count}f{bits}"
@@ -92,7 +94,7 @@ def _fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
     return builder.call(function, [a, b, c])
 
 
-class _Loop:
+class Loop:
     """A counted loop whose accumulators are phi nodes, so they live in registers."""
 
     def __init__(self, builder: Any, start: Any, count: Any, step: Any, initial: list[Any]) -> None:
@@ -138,8 +140,8 @@ def make_product(vectors: int, *, subtract: bool, indexed: bool) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         x_type, y_type, rows_type, out_type = (signature.args[i] for i in (0, 4, 7, 10))
         x, x0, x_row, x_k, y, y0, y_k, rows, start, count, out, o0, o_row = args
-        _, vector, lanes = _vector(out_type)
-        x, y, out = (_data(context, builder, t, v) for t, v in ((x_type, x), (y_type, y), (out_type, out)))
+        _, vector, lanes = vector_type(out_type)
+        x, y, out = (data_of(context, builder, t, v) for t, v in ((x_type, x), (y_type, y), (out_type, out)))
         integer = x0.type
         constant = lambda v: ir.Constant(integer, v)  # noqa: E731
         places = [
@@ -148,24 +150,24 @@ def make_product(vectors: int, *, subtract: bool, indexed: bool) -> Any:
             for b in range(vectors)
         ]
         zero = ir.Constant(vector, [0.0] * lanes)
-        initial = [_load(builder, vector, out, p) if subtract else zero for p in places]
+        initial = [load(builder, vector, out, p) if subtract else zero for p in places]
         x_rows = [builder.add(x0, builder.mul(x_row, constant(a))) for a in range(ROWS)]
-        loop = _Loop(builder, start, count, constant(1), initial)
+        loop = Loop(builder, start, count, constant(1), initial)
         k = loop.index
         row = k
         if indexed:
-            row = builder.load(builder.gep(_data(context, builder, rows_type, rows), [k]))
+            row = builder.load(builder.gep(data_of(context, builder, rows_type, rows), [k]))
         y_row = builder.add(y0, builder.mul(row, y_k))
-        operands = [_load(builder, vector, y, builder.add(y_row, constant(b * lanes))) for b in range(vectors)]
+        operands = [load(builder, vector, y, builder.add(y_row, constant(b * lanes))) for b in range(vectors)]
         after = []
         for a in range(ROWS):
             factor = builder.load(builder.gep(x, [builder.add(x_rows[a], builder.mul(k, x_k))]))
             if subtract:
                 factor = builder.fneg(factor)
-            wide = _splat(builder, vector, factor)
-            after += [_fma(builder, wide, operands[b], loop.carried[a * vectors + b]) for b in range(vectors)]
+            wide = splat(builder, vector, factor)
+            after += [fma(builder, wide, operands[b], loop.carried[a * vectors + b]) for b in range(vectors)]
         for place, value in zip(places, loop.close(after), strict=True):
-            _store(builder, vector, out, place, value)
+            store(builder, vector, out, place, value)
         return context.get_dummy_value()
 
     @intrinsic
@@ -186,19 +188,19 @@ def dot_block(typingctx, x, x0, y, y0, row, length, out, o0, o_row):
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         x, x0, y, y0, row, length, out, o0, o_row = args
         x_type, y_type, out_type = signature.args[0], signature.args[2], signature.args[6]
-        scalar, vector, lanes = _vector(out_type)
-        x, y, out = (_data(context, builder, t, v) for t, v in ((x_type, x), (y_type, y), (out_type, out)))
+        scalar, vector, lanes = vector_type(out_type)
+        x, y, out = (data_of(context, builder, t, v) for t, v in ((x_type, x), (y_type, y), (out_type, out)))
         integer = x0.type
         constant = lambda v: ir.Constant(integer, v)  # noqa: E731
         zero = ir.Constant(vector, [0.0] * lanes)
-        loop = _Loop(builder, constant(0), length, constant(lanes), [zero] * (ROWS * ROWS))
+        loop = Loop(builder, constant(0), length, constant(lanes), [zero] * (ROWS * ROWS))
 
         def operands(base: Any, first: Any) -> list[Any]:
             offsets = [builder.add(builder.add(first, builder.mul(row, constant(a))), loop.index) for a in range(ROWS)]
-            return [_load(builder, vector, base, offset) for offset in offsets]
+            return [load(builder, vector, base, offset) for offset in offsets]
 
         left, right = operands(x, x0), operands(y, y0)
-        after = [_fma(builder, left[a], right[b], loop.carried[a * ROWS + b]) for a in range(ROWS) for b in range(ROWS)]
+        after = [fma(builder, left[a], right[b], loop.carried[a * ROWS + b]) for a in range(ROWS) for b in range(ROWS)]
         sums = loop.close(after)
         suffix = f"v{lanes}f{out_type.dtype.bitwidth}"
         reduce = cgutils.get_or_insert_function(
