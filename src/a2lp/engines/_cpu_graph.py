@@ -89,19 +89,21 @@ def kth_largest(bits, start, length, k, guess):
 
 
 @fast_part
-def powers(sim, power, row, stop, gamma):
-    """[sim]_+^gamma for the start of a row; sim becomes non-negative."""
+def powers(sim, power, slope, i, a, stop, gamma):
+    """[sim]_+^gamma for the start of row i, and its slope in row a; sim becomes non-negative."""
     zero = sim.dtype.type(0)
     if gamma == 3:
         for j in range(stop):
-            value = max(sim[row, j], zero)
-            sim[row, j] = value
-            power[row, j] = value * value * value
+            value = max(sim[i, j], zero)
+            sim[i, j] = value
+            slope[a, j] = gamma * (value * value)
+            power[i, j] = value * (value * value)
     else:
         for j in range(stop):
-            value = max(sim[row, j], zero)
-            sim[row, j] = value
-            power[row, j] = value**gamma if value > 0 else zero
+            value = max(sim[i, j], zero)
+            sim[i, j] = value
+            power[i, j] = value**gamma if value > 0 else zero
+            slope[a, j] = gamma * power[i, j] / value if value > 0 else zero
 
 
 @fast_part

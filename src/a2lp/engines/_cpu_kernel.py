@@ -40,6 +40,7 @@ class Workspace(NamedTuple):
     power: Any  # (m + sp + ROWS, np)
     within: Any  # (sp, sp)  anchors by anchors
     U: Any  # (nr, np)  W, then the factor
+    slope: Any  # (sp, np)  derivatives of the powers in the anchors' rows
     share: Any  # (sp, np)
     X: Any  # (nr, cp)  Z and the adjoint, side by side
     adjoint: Any  # (nr, cp)  where the anchors' rows of the adjoint are solved
@@ -67,9 +68,9 @@ def make_workspace(s: int, m: int, d: int, c: int, k: int, dtype: Any) -> Worksp
     np_ = round_up(max(nr, c, k), ALIGN)
     shapes = {
         "points": (m + sp, dp), "across": (d, mp), "sim": (m + sp + ROWS, np_), "power": (m + sp + ROWS, np_),
-        "within": (sp, sp), "U": (nr, np_), "share": (sp, np_), "X": (nr, cp), "adjoint": (nr, cp), "XT": (2 * c, np_),
-        "H": (sp, c), "coefficient": (ROWS, np_), "packed": (ROWS, np_), "gradient": (sp, dp), "mean": (sp, dp),
-        "square": (sp, dp), "kth": (1, np_), "vectors": (N_VECTORS, np_),
+        "within": (sp, sp), "U": (nr, np_), "slope": (sp, np_), "share": (sp, np_), "X": (nr, cp),
+        "adjoint": (nr, cp), "XT": (2 * c, np_), "H": (sp, c), "coefficient": (ROWS, np_), "packed": (ROWS, np_),
+        "gradient": (sp, dp), "mean": (sp, dp), "square": (sp, dp), "kth": (1, np_), "vectors": (N_VECTORS, np_),
     }  # fmt: skip
     arrays = {name: aligned(shape, dtype) for name, shape in shapes.items()}
     as_integers = np.int32 if np.dtype(dtype).itemsize == 4 else np.int64
@@ -78,27 +79,18 @@ def make_workspace(s: int, m: int, d: int, c: int, k: int, dtype: Any) -> Worksp
 
 
 @fast_part
-def _coefficients(
-    a, X, XT, H, codes, sim, power, share, scale, degree, d_degree, m, n, np_, c, gamma, alpha, pair, out
-):
+def _coefficients(a, X, XT, slope, share, scale, d_degree, m, np_, c, alpha, pair, out):
     """Row a of dL/dG + (dL/dG)' into out: what each point adds to the anchor's gradient."""
     i = m + a
-    zero = sim.dtype.type(0)
     for j in range(np_):
-        pair[j] = zero
+        pair[j] = 0
     for q in range(c):
         z, adjoint = X[i, q], X[i, c + q]
         for j in range(np_):
             pair[j] += adjoint * XT[q, j] + z * XT[c + q, j]
-    mine = alpha * scale[i]
-    if gamma == 3:
-        for j in range(np_):
-            value = sim[i, j]
-            out[j] = share[a, j] * gamma * value * value * (mine * scale[j] * pair[j] + d_degree[i] + d_degree[j])
-    else:
-        for j in range(n):
-            slope = gamma * power[i, j] / sim[i, j] if sim[i, j] > 0 else zero
-            out[j] = share[a, j] * slope * (mine * scale[j] * pair[j] + d_degree[i] + d_degree[j])
+    mine, own = alpha * scale[i], d_degree[i]
+    for j in range(np_):
+        out[j] = share[a, j] * slope[a, j] * (mine * scale[j] * pair[j] + (own + d_degree[j]))
 
 
 @fast_part
@@ -166,8 +158,8 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
     k, steps, updates, c = integers[NEIGHBORS], integers[STEPS], integers[UPDATES], integers[CLASSES]
     gamma, alpha = floats[GAMMA], floats[ALPHA]
     lanes = VECTOR_BYTES // support.itemsize
-    (points, across, sim, bits, power, within, U, share, X, adjoint, XT, H, coefficient, packed, gradient, mean, square,
-     rows, kth, kth_bits, vectors, softmax) = work  # fmt: skip
+    (points, across, sim, bits, power, within, U, slope, share, X, adjoint, XT, H, coefficient, packed, gradient, mean,
+     square, rows, kth, kth_bits, vectors, softmax) = work  # fmt: skip
     dp, np_, mp, cp = points.shape[1], U.shape[1], across.shape[1], X.shape[1]
     sp, nr, first = len(points) - m, len(U), m // ROWS * ROWS
     threshold, degree, d_degree, scale = vectors[THRESHOLD], vectors[DEGREE], vectors[D_DEGREE], vectors[SCALES]
@@ -193,7 +185,7 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
     for i0 in range(0, m, ROWS):
         _multiply(points, i0 * dp, dp, unit, across, none, mp, rows, none, d, sim, i0 * np_, np_, mp // lanes, lanes)
     for i in range(m):
-        powers(sim, power, i, m, gamma)
+        powers(sim, power, slope, i, none, m, gamma)
         sim[i, i] = -one
         power[i, i] = zero
         for j in range(m, np_):
@@ -212,7 +204,7 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
                 sim[m + a, m + b] = within[a, b]
                 sim[m + b, m + a] = within[a, b]
         for a in range(s):
-            powers(sim, power, m + a, n, gamma)
+            powers(sim, power, slope, m + a, a, n, gamma)
             sim[m + a, m + a] = -one
             power[m + a, m + a] = zero
             for j in range(n, np_):
@@ -288,8 +280,7 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
         for a0 in range(0, sp, ROWS):
             for a in range(a0, min(a0 + ROWS, s)):
                 _coefficients(
-                    a, X, XT, H, codes, sim, power, share, scale, degree, d_degree, m, n, np_, c, gamma, alpha, pair,
-                    coefficient[a - a0],
+                    a, X, XT, slope, share, scale, d_degree, m, np_, c, alpha, pair, coefficient[a - a0]
                 )  # fmt: skip
             for a in range(s, a0 + ROWS):
                 for j in range(n):

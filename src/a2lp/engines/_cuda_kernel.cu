@@ -1,5 +1,5 @@
 // One thread block runs all steps of one task. Compiled for its sizes: S anchors, M other points, N = S + M, C classes,
-// K neighbours, DP dimensions (padded), GAMMA3 whether the power is 3, BLOCKS of a multiprocessor.
+// K neighbours, DP dimensions (padded), GAMMA3 whether the power is 3, BLOCKS of a multiprocessor, WARPS of a block.
 //
 // A step has two halves. The wide half streams the points that never move through shared memory once and does with
 // each piece everything that needs it: the gradient of the anchors, their Adam step, and their new similarities. Each
@@ -8,21 +8,28 @@
 // so that labels and the gradient of the loss are zero in all but the last rows, and one backward substitution serves
 // both right-hand sides.
 
-#define NB ((S + AB - 1) / AB)
-#define AB 5                  // anchors at a time
-#define WARPS 8
 #define TPB (WARPS * 32)
 #define CW 8                  // dimensions of a warp's piece: two quads
 #define PIECE (M * CW)        // floats of a piece
 #define PIECES (DP / CW)
 #define LD (N | 1)            // odd: columns of the system do not share banks
-#define SLOTS (AB * CW)       // moments of a piece and a block of anchors
-#define VD (DP + 4)
 #define XC ((2 * C) | 1)
 #define SCRATCH ((N * LD + 3) / 4 * 4)
 #define TOGETHER (SCRATCH / (S * N) < WARPS ? SCRATCH / (S * N) : WARPS)  // warps whose sums fit the scratch at a time
+
+// The gradient of a piece, S x 8 numbers that are each a sum over N points, by one warp: a lane has a quad of
+// dimensions, some anchors (AT of the AG parts that a round of them has), and every RG-th point.
+#define AG (S <= 8 ? 1 : S <= 16 ? 2 : 4)
+#define RG (16 / AG)
+#define TURNS ((S + 8 * AG - 1) / (8 * AG))
+#define AT ((S + AG * TURNS - 1) / (AG * TURNS))
+#define AP (TURNS * AG * AT)             // anchors, padded
+#define CA (AT <= 4 ? 4 : 8)              // floats from one lane's coefficients of a point to the next lane's
+#define BUFFER (PIECE + TURNS * SHARE * 64)  // a piece, and the moments of its anchors
+#define DEPTH (PIECES / WARPS)            // pieces of a warp
 #define FULL 0xffffffffu
 #define NO_CUT 0x7fffffff
+#define NEAR (K < S + 1 ? K : S + 1)  // so many places of a list of best can the anchors shift
 #define SLACK 9.5367431640625e-07f  // 8 roundings
 
 struct Params {
@@ -30,17 +37,6 @@ struct Params {
     int steps, updates, loss, adam;
 };
 
-__device__ __forceinline__ void copy16(float* to, const float* from) {
-    unsigned at = (unsigned)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from));
-}
-__device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;"); }
-template <int left> __device__ __forceinline__ void wait() { asm volatile("cp.async.wait_group %0;" ::"n"(left)); }
-
-__device__ __forceinline__ void load_piece(float* piece, const float* from) {
-    for (int e = threadIdx.x % 32; e < PIECE / 4; e += 32) copy16(piece + 4 * e, from + 4 * e);
-    commit();
-}
 // where quad q of row j stands in a piece: rows 4 apart swap theirs, so that 8 rows read at once share no bank
 __device__ __forceinline__ int quad_at(int j, int q) { return j * CW + 4 * (q ^ ((j >> 2) & 1)); }
 
@@ -73,10 +69,18 @@ __device__ __forceinline__ float inverse_root(float x) {
     float y = rsqrtf(x);
     return y * (1.5f - 0.5f * x * y * y);
 }
-__device__ __forceinline__ float root(float x) {
-    float y;
-    asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
+// the fast instructions alone, without their care for the tiniest numbers
+__device__ __forceinline__ float fast_root(float x) {
+    asm("sqrt.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
+}
+__device__ __forceinline__ float fast_inverse_root(float x) {
+    asm("rsqrt.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
+}
+__device__ __forceinline__ float fast_ratio(float x, float y) {
+    asm("div.approx.ftz.f32 %0, %0, %1;" : "+f"(x) : "f"(y));
+    return x;
 }
 
 __device__ __forceinline__ float warp_sum(float x) {
@@ -143,106 +147,200 @@ __device__ __forceinline__ float adam(float g, Moment& m, float rate, float corr
     if (!p.adam) return p.lr * g;
     m.mean = p.beta1 * m.mean + (1.f - p.beta1) * g;
     m.square = p.beta2 * m.square + (1.f - p.beta2) * g * g;
-    float denominator = root(m.square) * correction + p.eps;
-    return denominator > 0.f ? __fdividef(rate * m.mean, denominator) : 0.f;
+    const float denominator = fast_root(m.square) * correction + p.eps;
+    return denominator > 0.f ? fast_ratio(rate * m.mean, denominator) : 0.f;
 }
 
-// Sum over the 16 lanes of one parity, scattered: a lane ends with anchor 2 b2 + b1 (b2, b1: bits 2 and 1 of its
-// number) of dimension 2 b4 + b3 of its quad in `own`, and with anchor 4 of that dimension in `fifth`.
-__device__ __forceinline__ void reduce(const float4 (&sum)[AB], int lane, float& own, float& fifth) {
-    const bool b4 = lane & 16, b3 = lane & 8, b2 = lane & 4, b1 = lane & 2;
-    float g[AB];
+// Sum `values` over the lanes that differ in the bits BIT, BIT / 2 ... of their numbers, down to LAST, scattered: each
+// lane ends with its share. Of an odd number the last one stays with both, and the lane of the lower number is its
+// owner. Indices go the same way once, so that a lane knows what it has. EVEN: no number was odd so far.
+template <int COUNT, int BIT, int LAST, bool EVEN = true> struct Scatter {
+    static constexpr int HALF = COUNT / 2, LEFT = HALF + COUNT % 2;
+    using Rest = Scatter<LEFT, BIT / 2, LAST, EVEN && COUNT % 2 == 0>;
+    static constexpr int COUNT_LEFT = Rest::COUNT_LEFT;
+    static __device__ __forceinline__ void sum(float* values, int lane) {
 #pragma unroll
-    for (int a = 0; a < AB; a++) {
-        float x = (b4 ? sum[a].z : sum[a].x) + __shfl_xor_sync(FULL, b4 ? sum[a].x : sum[a].z, 16);
-        float y = (b4 ? sum[a].w : sum[a].y) + __shfl_xor_sync(FULL, b4 ? sum[a].y : sum[a].w, 16);
-        g[a] = (b3 ? y : x) + __shfl_xor_sync(FULL, b3 ? x : y, 8);
+        for (int k = 0; k < HALF; k++) {
+            const float mine = lane & BIT ? values[HALF + k] : values[k], other = lane & BIT ? values[k] : values[HALF + k];
+            values[k] = mine + __shfl_xor_sync(FULL, other, BIT);
+        }
+        if (COUNT % 2) values[HALF] = values[COUNT - 1] + __shfl_xor_sync(FULL, values[COUNT - 1], BIT);
+        Rest::sum(values, lane);
     }
-    float k0 = (b2 ? g[2] : g[0]) + __shfl_xor_sync(FULL, b2 ? g[0] : g[2], 4);
-    float k1 = (b2 ? g[3] : g[1]) + __shfl_xor_sync(FULL, b2 ? g[1] : g[3], 4);
-    own = (b1 ? k1 : k0) + __shfl_xor_sync(FULL, b1 ? k0 : k1, 2);
-    fifth = g[4] + __shfl_xor_sync(FULL, g[4], 4);
-    fifth += __shfl_xor_sync(FULL, fifth, 2);
+    static __device__ __forceinline__ void follow(int* index, bool* owner, int lane) {
+        const int shift = lane & BIT ? HALF : 0;  // added, so that indices in a row stay a base and constants
+#pragma unroll
+        for (int k = 0; k < HALF; k++) {
+            if (EVEN) index[k] += shift;
+            else if (shift) index[k] = index[HALF + k], owner[k] = owner[HALF + k];
+        }
+        if (COUNT % 2) index[HALF] = index[COUNT - 1], owner[HALF] = owner[COUNT - 1] && !shift;
+        Rest::follow(index, owner, lane);
+    }
+};
+template <int COUNT, int LAST, bool EVEN> struct Scatter<COUNT, LAST / 2, LAST, EVEN> {
+    static constexpr int COUNT_LEFT = COUNT;
+    static __device__ __forceinline__ void sum(float*, int) {}
+    static __device__ __forceinline__ void follow(int*, bool*, int) {}
+};
+// lanes: bit 0 the quad, then which anchors, then which points
+typedef Scatter<AT * 4, 16, 2 * AG> Scattered;
+#define SHARE (Scattered::COUNT_LEFT)
+
+// A piece and its moments into shared memory, in the background, and moments back; `barrier` is the warp's own.
+#define MOMENTS (BUFFER - PIECE)
+#if __CUDA_ARCH__ >= 900
+__device__ __forceinline__ unsigned shared_at(const void* at) { return (unsigned)__cvta_generic_to_shared(at); }
+
+__device__ __forceinline__ void bulk_load(float* to, const float* from, int bytes, unsigned barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     shared_at(to)),
+                 "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
 }
+__device__ __forceinline__ void start_piece(float* buffer, const float* piece, const float* moments, unsigned barrier) {
+    if (threadIdx.x % 32) return;
+    // what was stored from this buffer has left it; and the moments that are read now, some pieces ago or one, are there
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(DEPTH > 2) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "n"(BUFFER * 4) : "memory");
+    bulk_load(buffer, piece, PIECE * 4, barrier);
+    bulk_load(buffer + PIECE, moments, MOMENTS * 4, barrier);
+}
+__device__ __forceinline__ void await_piece(unsigned barrier, int& phase) {
+    asm volatile(
+        "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}" ::"r"(
+            barrier),
+        "r"(phase)
+        : "memory");
+    phase ^= 1;
+}
+__device__ __forceinline__ void store_moments(float* moments, const float* buffer) {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncwarp();
+    if (threadIdx.x % 32) return;
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(moments), "r"(shared_at(buffer + PIECE)),
+                 "n"(MOMENTS * 4)
+                 : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+#else
+__device__ __forceinline__ void start_piece(float* buffer, const float* piece, const float* moments, unsigned) {
+    for (int e = threadIdx.x % 32 * 4; e < BUFFER; e += 128) {
+        const float* from = e < PIECE ? piece + e : moments + e - PIECE;
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(buffer + e)), "l"(from));
+    }
+    asm volatile("cp.async.commit_group;");
+}
+__device__ __forceinline__ void await_piece(unsigned, int&) { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
+__device__ __forceinline__ void store_moments(float* moments, const float* buffer) {
+    __syncwarp();
+    for (int e = threadIdx.x % 32 * 4; e < MOMENTS; e += 128) *(float4*)(moments + e) = *(const float4*)(buffer + PIECE + e);
+}
+#endif
 
 // Gradient and Adam step (unless this is the first pass), then similarities of anchors to all points into simA.
-__device__ void sweep(bool update, const float* rest, float* pieces, float* V, const float* coefficient, float* scratch,
-                      float* simA, Moment* moments, float rate, float correction, int& buffer, const Params& p) {
+// V is in pieces too, (PIECES, 2 quads, AP, 4), and stays in shared memory.
+// Not inlined: what it needs in a loop would be kept in registers through the rest of the step.
+__device__ __noinline__ void sweep(bool update, const float* rest, float* buffers, float* V, const float* coefficient, float* scratch,
+                      float* simA, float* moments, float rate, float correction, unsigned barrier, int& turn, int& phase,
+                      const Params& p) {
     const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
-    const int q1 = lane & 1, group = lane >> 1;                 // of the gradient: a quad, and every 16th row
-    const int dim = 4 * q1 + ((lane >> 4) & 1) * 2 + ((lane >> 3) & 1), a1 = ((lane >> 2) & 1) * 2 + ((lane >> 1) & 1);
-    constexpr int ROWS1 = (N + 15) / 16, ROWS2 = (N + 31) / 32;
-    float acc[ROWS2][NB * AB];
+    const int quad = lane & 1, part = (lane >> 1) % AG, group = (lane >> 1) / AG;  // of the gradient
+    constexpr int ROWS = (N + 31) / 32;
+    int index[AT * 4];
+    bool owner[AT * 4];
 #pragma unroll
-    for (int r = 0; r < ROWS2; r++)
+    for (int k = 0; k < AT * 4; k++) index[k] = (quad * AP + part * AT) * 4 + k, owner[k] = true;
+    Scattered::follow(index, owner, lane);
+    float acc[ROWS][S];
 #pragma unroll
-        for (int a = 0; a < NB * AB; a++) acc[r][a] = 0.f;
-    const Moment* start = moments + (size_t)warp * NB * SLOTS;
-    Moment own = start[lane], fifth = start[32 + dim];
+    for (int r = 0; r < ROWS; r++)
+#pragma unroll
+        for (int a = 0; a < S; a++) acc[r][a] = 0.f;
+    float* v_piece = V + warp * AP * CW;
 #pragma unroll 1
-    for (int u = 0; u < PIECES / WARPS; u++) {
-        const int t = u * WARPS + warp, column = t * CW, t_next = (u + 1) % (PIECES / WARPS) * WARPS + warp;
-        const float* piece = pieces + buffer * PIECE;
-        buffer ^= 1;
-        wait<0>();
+    for (int u = 0; u < DEPTH; u++, v_piece += WARPS * AP * CW) {
+        const int t = u * WARPS + warp, t_next = (u + 1) % DEPTH * WARPS + warp;
+        float* piece = buffers + turn * BUFFER;
+        if (DEPTH > 1 || !update) await_piece(barrier, phase);
         __syncwarp();  // the piece is here, and no lane reads the other one any more
-        load_piece(pieces + buffer * PIECE, rest + (size_t)t_next * PIECE);  // the last loads the first for the next step
+        if (DEPTH > 1) {  // a single piece stays; of several, the last loads the first for the next step
+            turn ^= 1;
+            start_piece(buffers + turn * BUFFER, rest + (size_t)t_next * PIECE, moments + (size_t)t_next * MOMENTS, barrier);
+        }
         if (update) {
-            float4 x[ROWS1];
+            float moved[TURNS][SHARE];
 #pragma unroll
-            for (int r = 0; r < ROWS1; r++) {
-                const int j = min(group + 16 * r, N - 1);
-                x[r] = *(const float4*)(j < M ? piece + quad_at(j, q1) : V + (j - M) * VD + column + 4 * q1);
+            for (int b = 0; b < TURNS; b++) {
+                float sum[AT * 4];
+#pragma unroll
+                for (int k = 0; k < AT * 4; k++) sum[k] = 0.f;
+                const float* factors = coefficient + ((b * N + group) * AG + part) * CA;
+                auto add = [&](const float* row, const float* factor) {
+                    const float4 x = *(const float4*)row;
+                    float f[CA];
+#pragma unroll
+                    for (int k = 0; k < AT; k += 4) {
+                        if (AT - k == 1) f[k] = factor[k];
+                        else *(float4*)(f + k) = *(const float4*)(factor + k);
+                    }
+#pragma unroll
+                    for (int a = 0; a < AT; a++) {
+                        sum[4 * a] += f[a] * x.x;
+                        sum[4 * a + 1] += f[a] * x.y;
+                        sum[4 * a + 2] += f[a] * x.z;
+                        sum[4 * a + 3] += f[a] * x.w;
+                    }
+                };
+#if N <= 8 * RG
+#pragma unroll
+                for (int r = 0; r < (N + RG - 1) / RG; r++) {
+                    const int j = group + RG * r;
+                    if (RG * r + RG - 1 >= N && j >= N) break;
+                    const float* row = piece + quad_at(j, quad);
+                    if (RG * r + RG - 1 >= M && j >= M) row = v_piece + (quad * AP + j - M) * 4;
+                    add(row, factors + RG * r * AG * CA);
+                }
+#else  // code that does not fit the instruction cache costs more than a loop
+#pragma unroll 5
+                for (int j = group; j < M; j += RG) add(piece + quad_at(j, quad), factors + (j - group) * AG * CA);
+#pragma unroll 5
+                for (int j = M + (group + RG - M % RG) % RG; j < N; j += RG)
+                    add(v_piece + (quad * AP + j - M) * 4, factors + (j - group) * AG * CA);
+#endif
+                Scattered::sum(sum, lane);
+                Moment* moment = (Moment*)(piece + PIECE) + b * SHARE * 32 + lane;
+#pragma unroll
+                for (int k = 0; k < SHARE; k++)
+                    if (owner[k])
+                        moved[b][k] = v_piece[b * AG * AT * 4 + index[k]] - adam(sum[k], moment[32 * k], rate, correction, p);
             }
             __syncwarp();  // all have read the old anchors
-#pragma unroll 1  // code that does not fit the instruction cache costs more than a loop
-            for (int b = 0; b < NB; b++) {
-                float4 sum[AB];
 #pragma unroll
-                for (int a = 0; a < AB; a++) sum[a] = make_float4(0.f, 0.f, 0.f, 0.f);
+            for (int b = 0; b < TURNS; b++)
 #pragma unroll
-                for (int r = 0; r < ROWS1; r++) {
-                    const int j = group + 16 * r;
-                    if (16 * r + 15 >= N && j >= N) break;
-                    const float4 k4 = *(const float4*)(coefficient + (b * N + j) * 4);
-                    const float f[AB] = {k4.x, k4.y, k4.z, k4.w, coefficient[NB * N * 4 + b * N + j]};
-#pragma unroll
-                    for (int a = 0; a < AB; a++) {
-                        sum[a].x += f[a] * x[r].x;
-                        sum[a].y += f[a] * x[r].y;
-                        sum[a].z += f[a] * x[r].z;
-                        sum[a].w += f[a] * x[r].w;
-                    }
-                }
-                float g, g5;
-                reduce(sum, lane, g, g5);
-                // the moments of this element were read an element ahead
-                Moment* at = moments + (size_t)(t * NB + b) * SLOTS;
-                const Moment* next = b + 1 < NB ? at + SLOTS : moments + (size_t)t_next * NB * SLOTS;
-                const Moment own_next = next[lane], fifth_next = next[32 + dim];
-                V[(b * AB + a1) * VD + column + dim] -= adam(g, own, rate, correction, p);
-                at[lane] = own;
-                if (a1 == 0) {
-                    V[(b * AB + 4) * VD + column + dim] -= adam(g5, fifth, rate, correction, p);
-                    at[32 + dim] = fifth;
-                }
-                own = own_next, fifth = fifth_next;
-            }
+                for (int k = 0; k < SHARE; k++)
+                    if (owner[k]) v_piece[b * AG * AT * 4 + index[k]] = moved[b][k];
+            if (DEPTH > 1) store_moments(moments + (size_t)t * MOMENTS, piece);
             __syncwarp();
         }
 #pragma unroll 1
         for (int q = 0; q < CW / 4; q++) {
-            float4 x[ROWS2];
+            float4 x[ROWS];
 #pragma unroll
-            for (int r = 0; r < ROWS2; r++) {
-                const int j = min(lane + 32 * r, N - 1);
-                x[r] = *(const float4*)(j < M ? piece + quad_at(j, q) : V + (j - M) * VD + column + 4 * q);
+            for (int r = 0; r < ROWS; r++) {
+                const int j = 32 * r + 31 < N ? lane + 32 * r : min(lane + 32 * r, N - 1);
+                const float* row = piece + quad_at(j, q);
+                if (32 * r + 31 >= M && j >= M) row = v_piece + (q * AP + j - M) * 4;
+                x[r] = *(const float4*)row;
             }
+            const float* anchors = v_piece + q * AP * 4;
 #pragma unroll
-            for (int a = 0; a < NB * AB; a++) {
-                const float4 v = *(const float4*)(V + a * VD + column + 4 * q);
+            for (int a = 0; a < S; a++) {
+                const float4 v = *(const float4*)(anchors + 4 * a);
 #pragma unroll
-                for (int r = 0; r < ROWS2; r++)
+                for (int r = 0; r < ROWS; r++)
                     acc[r][a] = fmaf(v.w, x[r].w, fmaf(v.z, x[r].z, fmaf(v.y, x[r].y, fmaf(v.x, x[r].x, acc[r][a]))));
             }
         }
@@ -252,7 +350,7 @@ __device__ void sweep(bool update, const float* rest, float* pieces, float* V, c
         if (w0) __syncthreads();
         if (warp >= w0 && warp < w0 + TOGETHER)
 #pragma unroll
-            for (int r = 0; r < ROWS2; r++)
+            for (int r = 0; r < ROWS; r++)
 #pragma unroll
                 for (int a = 0; a < S; a++)
                     if (lane + 32 * r < N) scratch[((warp - w0) * S + a) * N + lane + 32 * r] = acc[r][a];
@@ -287,13 +385,54 @@ __device__ __noinline__ int tie_cut(int i, float t, const float* simA, int of_re
     return NO_CUT;
 }
 
-// Each row's K-th largest similarity, less what counts as equal, and how far equal ones are let in.
-__device__ __noinline__ void thresholds(const float* simA, const float* rr, const float* best, const float* beyond, float* threshold,
-                           int* cut, int* ties) {
+// The K-th largest of a row of anchors by one warp, as bits: non-negative floats are ordered as integers. It is sought
+// among the neighbours of the last step's, and if it is not near, by bisection.
+__device__ int kth_bits(const float* row, int guess) {
+    const int lane = threadIdx.x % 32;
+    constexpr int WIDE = (N + 31) / 32;
+    int bits[WIDE];
+#pragma unroll
+    for (int r = 0; r < WIDE; r++) bits[r] = 32 * r + lane < N ? __float_as_int(row[32 * r + lane]) : -1;
+    auto reach = [&](int limit) {
+        int count = 0;
+#pragma unroll
+        for (int r = 0; r < WIDE; r++) count += __popc(__ballot_sync(FULL, bits[r] >= limit));
+        return count;
+    };
+    int count = reach(guess);
+    for (int walked = 0; walked < 6; walked++) {
+        int near = count >= K ? 0x7fffffff : -1;
+#pragma unroll
+        for (int r = 0; r < WIDE; r++)
+            if (count >= K) near = bits[r] >= guess ? min(near, bits[r]) : near;
+            else near = bits[r] < guess ? max(near, bits[r]) : near;
+        near = count >= K ? __reduce_min_sync(FULL, near) : __reduce_max_sync(FULL, near);
+        if (count == K) return near;
+        if (count > K) {
+            guess = near + 1;
+            count = reach(guess);
+            if (count < K) return near;  // equal values at the K-th place
+        } else {
+            guess = near;
+            count = reach(guess);
+            if (count >= K) return near;
+        }
+    }
+    int low = 0;
+    for (int bit = 30; bit >= 0; bit--)
+        if (reach(low | (1 << bit)) >= K) low |= 1 << bit;
+    return low;
+}
+
+// Each row's K-th largest similarity, less what counts as equal, and how far equal ones are let in. Of each rest
+// point's list of best, `near` has the last places and the first one beyond.
+__device__ __noinline__ void thresholds(const float* simA, const float* rr, const float* near, float* threshold, int* cut,
+                                        int* kth, int* ties) {
     const int tid = threadIdx.x, lane = tid % 32;
     for (int i = tid; i < M; i += TPB) {
+        auto best = [&](int k) { return near[(k - (K - NEAR)) * M + i]; };
         // merge the sorted list of K with the anchors, largest anchor first
-        float last = best[(K - 1) * M + i], t = last, previous = 3.4e38f;
+        float t = best(K - 1), previous = 3.4e38f;
         int taken = 0;
         bool more = true;
         while (more && taken < K) {
@@ -305,66 +444,41 @@ __device__ __noinline__ void thresholds(const float* simA, const float* rr, cons
                 else if (x == top) same++;
             }
             more = false;
-            for (; same > 0 && taken < K && top > best[(K - 1 - taken) * M + i]; same--) {
+            for (; same > 0 && taken < K && top > best(K - 1 - taken); same--) {
                 taken++;
                 t = top;
                 more = same == 1;
             }
             previous = top;
         }
-        if (taken > 0 && taken < K) t = fminf(t, best[(K - 1 - taken) * M + i]);
+        if (taken > 0 && taken < K) t = fminf(t, best(K - 1 - taken));
         t *= 1.f - SLACK;
         threshold[i] = t;
         cut[i] = NO_CUT;
         int reach = 0;
-        for (int k = 0; k < K; k++) reach += best[k * M + i] >= t;
         for (int a = 0; a < S; a++) reach += simA[a * N + i] >= t;
-        if (t > 0.f && (reach > K || beyond[i] >= t)) cut[i] = tie_cut(i, t, simA, 1, N, rr + i * M, ties);
+        if (t > 0.f && (reach > taken || best(K - taken) >= t)) cut[i] = tie_cut(i, t, simA, 1, N, rr + i * M, ties);
     }
-    // rows of anchors: a warp to a row, or to two at a time, by bisection over the bits; warps with rows above have none
-    constexpr int BUSY = (M + 31) / 32 < WARPS ? (M + 31) / 32 : 0, FREE = WARPS - BUSY, AT_ONCE = S > FREE ? 2 : 1;
-    constexpr int WIDE = (N + 31) / 32;
-    if (tid / 32 >= BUSY)
-        for (int first = tid / 32 - BUSY; first < S; first += FREE * AT_ONCE) {
-            int bits[AT_ONCE][WIDE], lo[AT_ONCE];
+    for (int a = tid / 32; a < S; a += WARPS) {
+        const float* row = simA + a * N;
+        const int bits = kth_bits(row, kth[a]);
+        const float t = __int_as_float(bits) * (1.f - SLACK);
+        int reach = 0;
 #pragma unroll
-            for (int o = 0; o < AT_ONCE; o++) {
-                lo[o] = 0;
-#pragma unroll
-                for (int r = 0; r < WIDE; r++) {  // non-negative floats are ordered as integers
-                    const int j = r * 32 + lane;
-                    bits[o][r] = j < N ? __float_as_int(simA[min(first + o * FREE, S - 1) * N + j]) : -1;
-                }
-            }
-            for (int bit = 30; bit >= 0; bit--)
-#pragma unroll
-                for (int o = 0; o < AT_ONCE; o++) {
-                    const int candidate = lo[o] | (1 << bit);
-                    int count = 0;
-#pragma unroll
-                    for (int r = 0; r < WIDE; r++) count += __popc(__ballot_sync(FULL, bits[o][r] >= candidate));
-                    if (count >= K) lo[o] = candidate;
-                }
-#pragma unroll
-            for (int o = 0; o < AT_ONCE; o++) {
-                const int a = first + o * FREE;
-                if (a >= S) break;
-                const float t = __int_as_float(lo[o]) * (1.f - SLACK);
-                int reach = 0;
-#pragma unroll
-                for (int r = 0; r < WIDE; r++) reach += __popc(__ballot_sync(FULL, bits[o][r] >= __float_as_int(t)));
-                if (lane == 0) {
-                    threshold[M + a] = t;
-                    cut[M + a] = t > 0.f && reach > K ? tie_cut(M + a, t, simA, 0, N, simA + a * N, ties) : NO_CUT;
-                }
-            }
+        for (int r = 0; r < (N + 31) / 32; r++)
+            reach += __popc(__ballot_sync(FULL, 32 * r + lane < N && row[min(32 * r + lane, N - 1)] >= t));
+        if (lane == 0) {
+            kth[a] = bits;
+            threshold[M + a] = t;
+            cut[M + a] = t > 0.f && reach > K ? tie_cut(M + a, t, simA, 0, N, row, ties) : NO_CUT;
         }
+    }
     __syncthreads();
 }
 
 // The system I - alpha S of eq. 5 (lower triangle, zeros above), and the degrees.
 template <bool TIES>
-__device__ void build(const float* simA, const float* rr, const float* threshold, const int* cut, float* U, float* degree,
+__device__ __noinline__ void build(const float* simA, const float* rr, const float* threshold, const int* cut, float* U, float* degree,
                       float* scale, const Params& p) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     constexpr int WIDE = (N + 31) / 32, ROUNDS = (N + WARPS - 1) / WARPS;
@@ -424,7 +538,7 @@ __device__ void factor_block(float* U, float* inverse, int k0) {
     for (int c = 0; c < 16; c++) a[c] = i < N && c <= r ? U[i * LD + k0 + c] : (float)(c == r);
 #pragma unroll
     for (int c = 0; c < 16; c++) {
-        float pivot = rsqrtf(__shfl_sync(FULL, a[c], c));
+        float pivot = fast_inverse_root(__shfl_sync(FULL, a[c], c));
         a[c] *= pivot;
         if (lane == c && i < N) inverse[i] = pivot;
 #pragma unroll
@@ -445,9 +559,10 @@ __device__ void factor(float* U, float* inverse) {
     const int tid = threadIdx.x;
 #pragma unroll 1
     for (int k0 = 0; k0 < N; k0 += 16) {
-        if (k0 > 0) {  // the block of the diagonal first, an element to a thread
-            const int r = tid / 16, c = tid % 16;
-            if (c <= r && r < 16 && k0 + r < N) {
+        if (k0 > 0) {  // the block of the diagonal first
+            for (int e = tid; e < 256; e += TPB) {
+                const int r = e / 16, c = e % 16;
+                if (c > r || k0 + r >= N) continue;
                 const float *x = U + (k0 + r) * LD + k0 - 16, *y = U + (k0 + c) * LD + k0 - 16;
                 float sum = 0.f;
 #pragma unroll
@@ -508,145 +623,166 @@ __device__ void factor(float* U, float* inverse) {
     }
 }
 
-// Both substitutions in the anchors' rows: right-hand sides given(a, q) into columns `column` of X; a warp to a class.
+// Both substitutions in the anchors' rows: right-hand sides given(a, q) into columns `column` of X. A warp has several
+// classes at once: their chains are independent.
 template <class Given>
 __device__ void solve_anchors(const float* U, const float* inverse, float* X, int column, Given given) {
-    const int lane = threadIdx.x % 32;
-    constexpr int R = (S + 31) / 32;
-    for (int q = threadIdx.x / 32; q < C; q += WARPS) {
-        float x[R];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    constexpr int R = (S + 31) / 32, AT_ONCE = C < 3 * WARPS ? (C + WARPS - 1) / WARPS : 3;
+    for (int q0 = AT_ONCE * warp; q0 < C; q0 += AT_ONCE * WARPS) {
+        float x[AT_ONCE][R];
 #pragma unroll
-        for (int i = 0; i < R; i++) x[i] = lane + 32 * i < S ? given(lane + 32 * i, q) : 0.f;
+        for (int o = 0; o < AT_ONCE; o++)
+#pragma unroll
+            for (int i = 0; i < R; i++)
+                x[o][i] = lane + 32 * i < S ? given(lane + 32 * i, min(q0 + o, C - 1)) : 0.f;
+        auto eliminate = [&](int i, int k, int r, bool below) {
+            const int row = lane + 32 * r;
+            const float reciprocal = inverse[M + k];
+            const bool mine = below ? row > k && row < S : row < k;
+            const float u = mine ? U[(M + max(row, k)) * LD + M + min(row, k)] : 0.f;
+#pragma unroll
+            for (int o = 0; o < AT_ONCE; o++) x[o][r] -= u * (__shfl_sync(FULL, x[o][i], k & 31) * reciprocal);
+        };
 #pragma unroll
         for (int i = 0; i < R; i++)
 #pragma unroll 5
             for (int k = 32 * i; k < min(32 * i + 32, S); k++) {
-                float value = __shfl_sync(FULL, x[i], k & 31) * inverse[M + k];
-                if (lane == (k & 31)) x[i] = value;
 #pragma unroll
-                for (int r = i; r < R; r++) {
-                    int row = lane + 32 * r;
-                    if (row > k && row < S) x[r] -= U[(M + row) * LD + M + k] * value;
-                }
+                for (int r = i; r < R; r++) eliminate(i, k, r, true);
+#pragma unroll
+                for (int o = 0; o < AT_ONCE; o++)
+                    if (lane == (k & 31)) x[o][i] *= inverse[M + k];
             }
 #pragma unroll
         for (int i = R - 1; i >= 0; i--)
 #pragma unroll 5
             for (int k = min(32 * i + 32, S) - 1; k >= 32 * i; k--) {
-                float value = __shfl_sync(FULL, x[i], k & 31) * inverse[M + k];
-                if (lane == (k & 31)) x[i] = value;
 #pragma unroll
-                for (int r = 0; r <= i; r++) {
-                    int row = lane + 32 * r;
-                    if (row < k) x[r] -= U[(M + k) * LD + M + row] * value;
-                }
+                for (int r = 0; r <= i; r++) eliminate(i, k, r, false);
+#pragma unroll
+                for (int o = 0; o < AT_ONCE; o++)
+                    if (lane == (k & 31)) x[o][i] *= inverse[M + k];
             }
 #pragma unroll
-        for (int i = 0; i < R; i++)
-            if (lane + 32 * i < S) X[(M + lane + 32 * i) * XC + column + q] = x[i];
+        for (int o = 0; o < AT_ONCE; o++)
+#pragma unroll
+            for (int i = 0; i < R; i++)
+                if (lane + 32 * i < S && q0 + o < C) X[(M + lane + 32 * i) * XC + column + q0 + o] = x[o][i];
     }
     __syncthreads();
 }
 
-// Backward substitution in the other rows, whose right-hand side is zero; two columns to a warp.
+// Backward substitution in the other rows, whose right-hand side is zero; several columns to a warp.
 __device__ __noinline__ void solve_rest(const float* U, const float* inverse, float* X, int columns) {
     const int lane = threadIdx.x % 32;
-    constexpr int R = (M + 31) / 32;
-    for (int q = 2 * (threadIdx.x / 32); q < columns; q += 2 * WARPS) {
-        const int q2 = min(q + 1, columns - 1);
-        float x[R], y[R];
+    constexpr int R = (M + 31) / 32, AT_ONCE = 2 * C < 3 * WARPS ? (2 * C + WARPS - 1) / WARPS : 3;
+    for (int q = AT_ONCE * (threadIdx.x / 32); q < columns; q += AT_ONCE * WARPS) {
+        float x[AT_ONCE][R];
+        int column[AT_ONCE];
 #pragma unroll
-        for (int i = 0; i < R; i++) x[i] = y[i] = 0.f;
+        for (int o = 0; o < AT_ONCE; o++) {
+            column[o] = min(q + o, columns - 1);
+#pragma unroll
+            for (int i = 0; i < R; i++) x[o][i] = 0.f;
+        }
 #pragma unroll 5
-        for (int k = N - 1; k >= M; k--) {
-            const float value = X[k * XC + q], second = X[k * XC + q2];
+        for (int k = N - 1; k >= M; k--)
 #pragma unroll
             for (int r = 0; r < R; r++) {
                 const float u = U[k * LD + min(lane + 32 * r, M - 1)];
-                x[r] -= u * value, y[r] -= u * second;
+#pragma unroll
+                for (int o = 0; o < AT_ONCE; o++) x[o][r] -= u * X[k * XC + column[o]];
             }
-        }
 #pragma unroll
         for (int i = R - 1; i >= 0; i--)
 #pragma unroll 1
             for (int k1 = (32 * i + 32 < M ? 32 * i + 32 : M) - 1; k1 >= 32 * i; k1 -= 8) {
                 float u[8][R], reciprocal[8];  // read ahead: only the chain of values is sequential
 #pragma unroll
-                for (int o = 0; o < 8; o++) {
-                    const int k = max(k1 - o, 0);
-                    reciprocal[o] = inverse[k];
+                for (int e = 0; e < 8; e++) {
+                    const int k = max(k1 - e, 0);
+                    reciprocal[e] = inverse[k];
 #pragma unroll
-                    for (int r = 0; r <= i; r++) u[o][r] = U[k * LD + lane + 32 * r];  // zero right of the diagonal
+                    for (int r = 0; r <= i; r++) u[e][r] = U[k * LD + lane + 32 * r];  // zero right of the diagonal
                 }
 #pragma unroll
-                for (int o = 0; o < 8; o++) {
-                    const int k = k1 - o;
+                for (int e = 0; e < 8; e++) {
+                    const int k = k1 - e;
                     if (k < 32 * i) break;
-                    const float value = __shfl_sync(FULL, x[i], k & 31) * reciprocal[o];
-                    const float second = __shfl_sync(FULL, y[i], k & 31) * reciprocal[o];
 #pragma unroll
-                    for (int r = 0; r <= i; r++) x[r] -= u[o][r] * value, y[r] -= u[o][r] * second;
-                    if (lane == (k & 31)) x[i] = value, y[i] = second;
+                    for (int o = 0; o < AT_ONCE; o++) {
+                        const float value = __shfl_sync(FULL, x[o][i], k & 31) * reciprocal[e];
+#pragma unroll
+                        for (int r = 0; r <= i; r++) x[o][r] -= u[e][r] * value;
+                        if (lane == (k & 31)) x[o][i] = value;
+                    }
                 }
             }
 #pragma unroll
-        for (int i = 0; i < R; i++)
-            if (lane + 32 * i < M) {
-                X[(lane + 32 * i) * XC + q] = x[i];
-                X[(lane + 32 * i) * XC + q2] = y[i];
-            }
+        for (int o = 0; o < AT_ONCE; o++)
+#pragma unroll
+            for (int i = 0; i < R; i++)
+                if (lane + 32 * i < M) X[(lane + 32 * i) * XC + column[o]] = x[o][i];
     }
     __syncthreads();
 }
 
 extern "C" __global__ void __launch_bounds__(TPB, BLOCKS)
-a2lp(const float* all_rest, const float* all_support, const int* all_codes, const float* all_rr, const float* all_best,
-     const float* all_beyond, Moment* all_moments, float* all_z, float* all_anchors, float* all_losses, int* taken,
-     int* converged, Params p) {
+a2lp(const float* all_rest, const float* all_support, const int* all_codes, const float* all_rr, const float* all_near,
+     float* all_moments, float* all_z, float* all_anchors, float* all_losses, int* taken, int* converged, Params p) {
     extern __shared__ float4 shared4[];
-    float* pieces = (float*)shared4;               // WARPS x 2 x PIECE
-    float* V = pieces + WARPS * 2 * PIECE;         // NB AB x VD
-    float* U = V + NB * AB * VD;                   // N x LD; in the wide half, scratch
-    float* coefficient = U + SCRATCH;              // NB x N x 4 for four anchors, then NB x N for the fifth
-    float* simA = coefficient + NB * N * AB;       // S x N
+    float* buffers = (float*)shared4;              // WARPS x 2 x BUFFER
+    float* V = buffers + WARPS * 2 * BUFFER;       // PIECES x 2 x AP x 4
+    float* U = V + AP * DP;                        // N x LD; in the wide half, scratch
+    float* coefficient = U + SCRATCH;              // TURNS x N x AG x CA
+    float* simA = coefficient + TURNS * N * AG * CA;  // S x N
     float* X = simA + S * N;                       // N x XC
     float* H = X + N * XC;                         // S x C
-    float* best = H + S * C;                       // K x M
-    float* threshold = best + K * M;               // N each
+    float* near = H + S * C;                       // (NEAR + 1) x M
+    float* threshold = near + (NEAR + 1) * M;      // N each
     float* degree = threshold + N;
     float* d_degree = degree + N;
     float* scale = d_degree + N;
     float* inverse = scale + N;
     int* cut = (int*)(inverse + N);
     int* codes = cut + N;                          // S
+    int* kth = codes + S;                          // S
     __shared__ int stop, ties;
+    __shared__ unsigned long long barriers[WARPS];
 
     const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, task = blockIdx.x;
-    const float* rest = all_rest + (size_t)task * M * DP;
+    const float* rest = all_rest + (size_t)task * PIECES * PIECE;
     const float* rr = all_rr + (size_t)task * M * M;
-    Moment* moments = all_moments + (size_t)task * NB * AB * DP;
-    const float* beyond = all_beyond + (size_t)task * M;
+    float* moments = all_moments + (size_t)task * PIECES * MOMENTS;
     float* losses = all_losses + (size_t)task * p.steps;
 
-    pieces += warp * 2 * PIECE;
-    load_piece(pieces, rest + (size_t)warp * PIECE);
-    for (int e = tid; e < NB * AB * VD; e += TPB) {
-        int a = e / VD, c = e % VD;
-        V[e] = a < S && c < DP ? all_support[((size_t)task * S + a) * DP + c] : 0.f;
+    const unsigned barrier = (unsigned)__cvta_generic_to_shared(barriers + warp);
+    buffers += warp * 2 * BUFFER;
+#if __CUDA_ARCH__ >= 900
+    if (lane == 0) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier));
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
-    for (int e = tid; e < K * M; e += TPB) best[e] = all_best[(size_t)task * K * M + e];
-    for (int a = tid; a < S; a += TPB) codes[a] = all_codes[task * S + a];
-    for (int e = tid; e < NB * AB * DP; e += TPB) moments[e] = Moment{0.f, 0.f};
-    for (int e = tid; e < NB * N * AB; e += TPB) coefficient[e] = 0.f;
+    __syncwarp();
+#endif
+    start_piece(buffers, rest + (size_t)warp * PIECE, moments + (size_t)warp * MOMENTS, barrier);
+    for (int e = tid; e < AP * DP; e += TPB) {
+        const int a = e / DP, c = e % DP;
+        V[(c / 4 * AP + a) * 4 + c % 4] = a < S ? all_support[((size_t)task * S + a) * DP + c] : 0.f;
+    }
+    for (int e = tid; e < (NEAR + 1) * M; e += TPB) near[e] = all_near[(size_t)task * (NEAR + 1) * M + e];
+    for (int a = tid; a < S; a += TPB) codes[a] = all_codes[task * S + a], kth[a] = 0x3f000000;
+    for (int e = tid; e < TURNS * N * AG * CA; e += TPB) coefficient[e] = 0.f;
     if (tid == 0) ties = 0;
     __syncthreads();
     double power1 = 1.0, power2 = 1.0;
     float rate = 0.f, correction = 0.f;
-    int done = p.steps, met = 0, buffer = 0;
+    int done = p.steps, met = 0, turn = 0, phase = 0;
 
     for (int step = 0;; step++) {
-        sweep(step > 0, rest, pieces, V, coefficient, U, simA, moments, rate, correction, buffer, p);
-        thresholds(simA, rr, best, beyond, threshold, cut, &ties);
+        sweep(step > 0, rest, buffers, V, coefficient, U, simA, moments, rate, correction, barrier, turn, phase, p);
+        thresholds(simA, rr, near, threshold, cut, kth, &ties);
         const bool tied = ties;  // rare: equal similarities at a K-th place
         if (tied) build<true>(simA, rr, threshold, cut, U, degree, scale, p);
         else build<false>(simA, rr, threshold, cut, U, degree, scale, p);
@@ -684,7 +820,7 @@ a2lp(const float* all_rest, const float* all_support, const int* all_codes, cons
                 for (int q = 0; q < C; q++) tail += X[i * XC + q] * H[(i - M) * C + q];
                 sum += 0.5f * tail;
             }
-            d_degree[i] = __fdividef(sum, degree[i]);
+            d_degree[i] = fast_ratio(sum, degree[i]);
         }
         __syncthreads();
         for (int e = tid; e < S * N; e += TPB) {
@@ -696,7 +832,8 @@ a2lp(const float* all_rest, const float* all_support, const int* all_codes, cons
             if (tied) forth = chosen(sim, i, j, threshold, cut), back = chosen(sim, j, i, threshold, cut);
             float outer = p.alpha * scale[i] * scale[j] * pair + d_degree[i] + d_degree[j];
             float value = ((forth ? 0.5f : 0.f) + (back ? 0.5f : 0.f)) * slope(fmaxf(sim, 0.f), p.gamma) * outer;
-            coefficient[a % AB < 4 ? (a / AB * N + j) * 4 + a % AB : NB * N * 4 + a / AB * N + j] = value;
+const int round = a / (AG * AT), part = a / AT % AG;
+            coefficient[((round * N + j) * AG + part) * CA + a % AT] = value;
         }
         __syncthreads();
         power1 *= p.beta1;
@@ -704,9 +841,12 @@ a2lp(const float* all_rest, const float* all_support, const int* all_codes, cons
         rate = (float)(p.lr / (1.0 - power1));
         correction = (float)(1.0 / sqrt(1.0 - power2));
     }
-    wait<0>();
+    if (DEPTH > 1) await_piece(barrier, phase);  // nothing may be on its way into memory that another block gets
     solve_rest(U, inverse, X, C);
     for (int e = tid; e < N * C; e += TPB) all_z[(size_t)task * N * C + e] = X[(e / C) * XC + e % C];
-    for (int e = tid; e < S * DP; e += TPB) all_anchors[(size_t)task * S * DP + e] = V[(e / DP) * VD + e % DP];
+    for (int e = tid; e < S * DP; e += TPB) {
+        const int a = e / DP, c = e % DP;
+        all_anchors[(size_t)task * S * DP + e] = V[(c / 4 * AP + a) * 4 + c % 4];
+    }
     if (tid == 0) taken[task] = done, converged[task] = met;
 }

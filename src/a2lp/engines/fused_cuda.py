@@ -17,8 +17,8 @@ from a2lp.engines.contract import Callback, Problem, Result, Settings
 from a2lp.errors import InputError
 from a2lp.losses import NUMERICS
 
-WARPS, PIECE, ANCHORS = 8, 8, 5  # as in the kernel: warps, dimensions of a warp's piece, anchors at a time
-_CHUNK_BYTES = 4 << 30
+WARPS, PIECE = 8, 8  # of a task; and as in the kernel, dimensions of a warp's piece
+_CHUNK_BYTES = 2 << 30
 
 
 class _Params(ctypes.Structure):
@@ -42,7 +42,7 @@ class FusedCUDA:
         xp = namespace(problem.support)
         b, s, d = problem.support.shape
         m = problem.rest.shape[1]
-        per_task = 4 * (m * _padded(d) + 2 * m * m + 4 * s * _padded(d) + settings.steps)
+        per_task = 4 * (2 * m * _padded(d) + 2 * m * m + 5 * s * _padded(d) + settings.steps)
         parts = chunks(b, max(1, _CHUNK_BYTES // per_task))
         results = [
             _solve(Problem(problem.support[p], problem.rest[p], problem.codes[p], problem.n_classes), settings)
@@ -79,10 +79,32 @@ def _padded(d: int) -> int:
 
 def _shared_bytes(s: int, m: int, d: int, c: int, k: int) -> int:
     """What the kernel's pointers add up to."""
-    n, blocks = s + m, -(-s // ANCHORS)
+    n, (parts, turns, each) = s + m, _shares(s)
     system = -(-n * (n | 1) // 4) * 4
-    floats = WARPS * 2 * m * PIECE + blocks * ANCHORS * (_padded(d) + 4) + system + blocks * n * ANCHORS
-    return 4 * (floats + s * n + n * ((2 * c) | 1) + s * c + k * m + 6 * n + s)
+    coefficients = turns * n * parts * (4 if each <= 4 else 8)
+    floats = WARPS * 2 * (m * PIECE + _moments(s)) + parts * turns * each * _padded(d) + system + coefficients
+    return 4 * (floats + s * n + n * ((2 * c) | 1) + s * c + (_near(s, k) + 1) * m + 6 * n + 2 * s)
+
+
+def _shares(s: int) -> tuple[int, int, int]:
+    """How a warp divides anchors, AG, TURNS and AT in the kernel."""
+    parts = 1 if s <= 8 else 2 if s <= 16 else 4
+    turns = -(-s // (8 * parts))
+    return parts, turns, -(-s // (parts * turns))
+
+
+def _moments(s: int) -> int:
+    """Floats of the moments of a piece, MOMENTS in the kernel: lanes halve what they sum until none is left to ask."""
+    parts, turns, each = _shares(s)
+    share, lanes = 4 * each, 16 // parts
+    while lanes > 1:
+        share, lanes = -(-share // 2), lanes // 2
+    return turns * share * 64
+
+
+def _near(s: int, k: int) -> int:
+    """How many places of a sorted list the anchors can shift, NEAR in the kernel."""
+    return min(k, s + 1)
 
 
 @cache
@@ -99,9 +121,14 @@ def _kernel(device: Any, s: int, m: int, d: int, c: int, k: int, gamma3: bool) -
     source = files("a2lp.engines").joinpath("_cuda_kernel.cu").read_text(encoding="utf-8")
     major, minor = torch.cuda.get_device_capability(device)
     shared = _shared_bytes(s, m, d, c, k)
-    # two blocks hide each other's waiting, where they fit; the driver keeps 1 KB of each for itself
-    blocks = 2 if s <= 2 * ANCHORS and 2 * (shared + 1024) <= _shared_limit(device) + 1024 else 1
-    sizes = {"S": s, "M": m, "N": s + m, "C": c, "K": k, "DP": d, "GAMMA3": int(gamma3), "BLOCKS": blocks}
+    # blocks hide each other's waiting; the driver keeps 1 KB of each for itself. A thread has a sum for each of its
+    # points and each anchor, and some 70 registers more.
+    sums = -(-(s + m) // 32) * s
+    fit = (_shared_limit(device) + 1024) // (shared + 1024), 65536 // (32 * WARPS * min(sums + 70, 255))
+    blocks = max(1, min(*fit))
+    sizes = {
+        "S": s, "M": m, "N": s + m, "C": c, "K": k, "DP": d, "GAMMA3": int(gamma3), "WARPS": WARPS, "BLOCKS": blocks,
+    }  # fmt: skip
     code = _nvrtc.compile_source(source, f"sm_{major}{minor}", sizes)
     return _nvrtc.Kernel(code, "a2lp", shared, threads=32 * WARPS)
 
@@ -116,18 +143,17 @@ def _solve(problem: Problem, settings: Settings) -> Result:
     rest = pad(problem.rest, (0, dp - d))
     support = pad(problem.support, (0, dp - d)).contiguous()
     codes = problem.codes.to(torch.int32).contiguous()
-    # what no step changes: similarities of points that stay, each one's best, and the best beyond those
+    # what no step changes: similarities of points that stay, and the end of each one's list of the best
     sim = _full_precision_gram(rest).clamp_(min=0)
     sim.diagonal(dim1=1, dim2=2).fill_(-1)
     best = pad(sim.topk(min(k + 1, m), dim=2).values, (0, max(k + 1 - m, 0)), value=-1.0)
-    beyond = best[:, :, -1].contiguous()
-    best = best[:, :, :-1].transpose(1, 2).contiguous()
+    near = best[:, :, k - _near(s, k) :].transpose(1, 2).contiguous()
     rest = _in_pieces(rest)
 
     def empty(*shape: int, dtype: Any = torch.float32) -> Any:
         return torch.empty(shape, dtype=dtype, device=device)
 
-    moments = empty(b, -(-s // ANCHORS) * ANCHORS, dp, 2)
+    moments = torch.zeros(b, dp // PIECE, _moments(s), device=device)
     z, anchors, losses = empty(b, m + s, c), empty(b, s, dp), empty(b, settings.steps)
     taken, converged = empty(b, dtype=torch.int32), empty(b, dtype=torch.int32)
     parameters = _Params(
@@ -135,7 +161,7 @@ def _solve(problem: Problem, settings: Settings) -> Result:
         -1.0 if settings.loss_tol is None else settings.loss_tol,
         settings.steps, settings.updates, NUMERICS.index(settings.numerics), settings.optimizer == "adam",
     )  # fmt: skip
-    arrays = (rest, support, codes, sim, best, beyond, moments, z, anchors, losses, taken, converged)
+    arrays = (rest, support, codes, sim, near, moments, z, anchors, losses, taken, converged)
     with torch.cuda.device(device):
         kernel = _kernel(device, s, m, dp, c, k, settings.gamma == 3)
         stream = torch.cuda.current_stream(device).cuda_stream
@@ -145,13 +171,13 @@ def _solve(problem: Problem, settings: Settings) -> Result:
     return Result(z, anchors[:, :, :d].contiguous(), losses, taken.to(torch.int64), converged.to(torch.bool))
 
 
-def _in_pieces(rest: Any) -> Any:
-    """The points (b, m, d) as the kernel streams them, (b, d / 8, m, 8); every second four rows swap their quads."""
+def _in_pieces(points: Any) -> Any:
+    """The points (b, n, d) as the kernel streams them, (b, d / 8, n, 8); every second four rows swap their quads."""
     import torch
 
-    b, m, d = rest.shape
-    quads = rest.reshape(b, m, d // PIECE, 2, 4).permute(0, 2, 1, 3, 4)
-    swapped = (torch.arange(m, device=rest.device) // 4 % 2 == 1)[None, None, :, None, None]
+    b, n, d = points.shape
+    quads = points.reshape(b, n, d // PIECE, 2, 4).permute(0, 2, 1, 3, 4)
+    swapped = (torch.arange(n, device=points.device) // 4 % 2 == 1)[None, None, :, None, None]
     return torch.where(swapped, quads.flip(3), quads).contiguous()
 
 

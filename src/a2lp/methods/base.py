@@ -21,7 +21,7 @@ from a2lp.tasks.batch import Prediction, TaskBatch
 # How much of a batch's vectors is preprocessed at a time: memory stays bounded however many tasks come. On a device
 # a block must be large enough to fill it.
 _BLOCK_BYTES = 64 << 20
-_DEVICE_BLOCK_BYTES = 4 << 30
+_DEVICE_BLOCK_BYTES = 1 << 30
 
 
 class Points(NamedTuple):
