@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: bench test lint docs speed clean
+.PHONY: bench test lint docs speed tables clean
 
 # The paper's comparison on real features: 1- and 5-shot, four methods, 1000 tasks each.
 bench: .venv/.slim
@@ -28,6 +28,11 @@ docs: .venv/.full
 speed: .venv/.full
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/speed_report.py
+
+# All cells of the paper's tables that the features at hand allow, then README's and docs' tables from the records.
+tables: .venv/.full
+	$(BIN)/a2lp reproduce --out results
+	$(BIN)/python benchmarks/tables_in_docs.py
 
 clean:
 	rm -rf .venv site build dist

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 import a2lp
-from a2lp.bench.environment import commit, hardware, versions
 from a2lp.bench.records import write_text
+from a2lp.environment import commit, hardware, versions
 
 RECORD = Path(__file__).parent / "records" / "reference_outputs.json"
 PAGE = Path(__file__).parents[1] / "docs" / "paper-vs-code.md"

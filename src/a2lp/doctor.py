@@ -11,9 +11,9 @@ import numpy as np
 
 from a2lp._version import __version__
 from a2lp.arrays import to_numpy
-from a2lp.bench.environment import hardware
 from a2lp.engines import select
 from a2lp.engines.contract import Problem, Settings
+from a2lp.environment import hardware
 from a2lp.methods.base import require_whole
 from a2lp.methods.registry import create
 from a2lp.tasks.batch import TaskBatch

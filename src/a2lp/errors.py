@@ -8,6 +8,9 @@ Every message names the value, the rule it broke and the remedy::
     │   ├── ClassTooSmallError           a class with fewer examples than a task needs
     │   └── UnknownNameError             a name that is not in a table; lists the nearest ones
     ├── FeatureFileError (OSError)       a file that cannot be read as what it should be
+    ├── WeightsFileError (OSError)       weights that cannot be read or written, or do not fit the network
+    ├── DatasetError (OSError)           files that are not laid out as a set of images should be
+    │   └── CorruptImageError            one image that cannot be decoded
     └── MissingExtraError (ImportError)  an optional dependency that is not installed
 
     A2LPWarning (UserWarning)            something was adjusted, and the message says what
@@ -57,6 +60,32 @@ class UnknownNameError(InputError):
 
 class FeatureFileError(A2LPError, OSError):
     """A file that cannot be read or written as what it should be."""
+
+
+class WeightsFileError(A2LPError, OSError):
+    """A file of weights that cannot be read or written, or does not fit the network."""
+
+
+class DatasetError(A2LPError, OSError):
+    """Files that are not laid out as a set of images should be."""
+
+
+class CorruptImageError(DatasetError):
+    """One image that cannot be decoded.
+
+    Parameters
+    ----------
+    file : str
+        Its key in the set, which names it.
+    reason : str
+        What is wrong with it.
+    """
+
+    def __init__(self, file: str, reason: str) -> None:
+        super().__init__(
+            f"the image {file} cannot be used: {reason}. Replace or remove it, or ask for corrupt images to be skipped."
+        )
+        self.file = file
 
 
 class MissingExtraError(A2LPError, ImportError):

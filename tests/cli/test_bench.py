@@ -205,8 +205,10 @@ def test_help_loads_nothing_heavy():
 @pytest.mark.shared
 def test_the_reference_tasks_give_the_reference_accuracies(shared_data):
     tasks = str(shared_data / "reference" / "ref_cub_1shot.npz")
+    vectors = str(shared_data / "features" / "cub_resnet12_test.npz")
     stdout, _ = call(
-        "bench", "--methods", "prototypical,lp", "--preprocess", "l2,plc", "--tasks-file", tasks, "--format", "json"
-    )
+        "bench", "--features", vectors, "--methods", "prototypical,lp", "--preprocess", "l2,plc", "--tasks-file", tasks,
+        "--format", "json",
+    )  # fmt: skip
     found = [(round(cell["mean_accuracy"], 1), round(cell["ci95"], 2)) for cell in json.loads(stdout)]
     assert found == [(68.1, 0.67), (74.8, 0.72), (69.5, 0.63), (78.1, 0.70)]

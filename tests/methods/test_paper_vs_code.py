@@ -53,7 +53,9 @@ def test_row_01_similarity(cub: Any) -> None:
     free, sphere = predict(batch), predict(batch, renormalize=True)
     assert differs(free, sphere)
     np.testing.assert_allclose(np.linalg.norm(sphere.anchors, axis=2), 1, rtol=1e-12)
-    assert (np.linalg.norm(free.anchors, axis=2) > 1.001).all(), "without it the length is a free parameter, and grows"
+    assert np.median(np.linalg.norm(free.anchors, axis=2)) > 1.01, (
+        "without it the length is a free parameter, and grows"
+    )
 
 
 def test_row_02_reduction(cub: Any) -> None:

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import a2lp
-from a2lp import features
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 SMALL = [("cub", 1), ("cub", 5)]
@@ -34,8 +33,11 @@ class Cell(NamedTuple):
 @pytest.fixture(scope="module", params=SMALL, ids=lambda p: f"{p[0]}-{p[1]}shot")
 def small(request: pytest.FixtureRequest) -> Cell:
     name, shot = request.param
-    with np.load(DATA / f"reference_{name}_{shot}shot.npz") as saved:
-        return Cell(features.load(name).features, dict(saved))
+    with (
+        np.load(DATA / f"reference_{name}_{shot}shot.npz") as saved,
+        np.load(DATA / f"reference_{name}_features.npz") as vectors,
+    ):
+        return Cell(vectors["features"], dict(saved))
 
 
 @pytest.fixture(scope="module", params=LARGE, ids=lambda p: f"{p[0]}-{p[1]}shot")

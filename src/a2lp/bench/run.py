@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from a2lp import environment
 from a2lp.arrays import chunks, to_numpy
-from a2lp.bench import environment
 from a2lp.bench.protocol import Cell
 from a2lp.bench.records import Record, RecordStore
 from a2lp.errors import InputError, MissingExtraError

@@ -143,17 +143,17 @@ def to_latex(table: Table) -> str:
     """The table for LaTeX with booktabs."""
     n = len(table.columns)
     groups = _runs([group for group, _ in table.columns])
-    header = [rf"\multicolumn{{{count}}}{{c}}{{{_tex(group)}}}" for group, count in groups]
+    header = [rf"\multicolumn{{{count}}}{{c}}{{{tex(group)}}}" for group, count in groups]
     lines = [f"% {table.title}", r"\begin{tabular}{l" + "c" * n + "}", r"\toprule"]
     if any(group for group, _ in groups):
         lines.append(" & ".join(["", *header]) + r" \\")
-    lines.append(" & ".join(["", *(_tex(name) for _, name in table.columns)]) + r" \\")
+    lines.append(" & ".join(["", *(tex(name) for _, name in table.columns)]) + r" \\")
     for block in table.blocks:
-        lines += [r"\midrule", rf"\multicolumn{{{n + 1}}}{{l}}{{\emph{{{_tex(block.title)}}}}} \\"]
+        lines += [r"\midrule", rf"\multicolumn{{{n + 1}}}{{l}}{{\emph{{{tex(block.title)}}}}} \\"]
         for label, entries in block.rows:
-            texts = [_tex(e.text.replace("-", "\u2212")) for e in entries]
+            texts = [tex(e.text.replace("-", "\u2212")) for e in entries]
             texts = [rf"\textbf{{{text}}}" if e.best else text for e, text in zip(entries, texts, strict=True)]
-            lines.append(" & ".join([_tex(label), *texts]) + r" \\")
+            lines.append(" & ".join([tex(label), *texts]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 
@@ -248,7 +248,8 @@ def _runs(names: Sequence[str]) -> list[tuple[str, int]]:
     return runs
 
 
-def _tex(text: str) -> str:
+def tex(text: str) -> str:
+    """Text with what LaTeX would read as its own escaped."""
     for character in "&%$#_{}":
         text = text.replace(character, "\\" + character)
     return text.replace("±", r"$\pm$").replace("\u2212", "$-$")

@@ -13,8 +13,12 @@ from a2lp._version import __version__
 from a2lp.cli.bench import bench
 from a2lp.cli.convert import convert
 from a2lp.cli.doctor import doctor
+from a2lp.cli.embed import embed
+from a2lp.cli.reproduce import reproduce
 from a2lp.cli.sweep import sweep
-from a2lp.errors import A2LPError, A2LPWarning
+from a2lp.cli.tables import tables
+from a2lp.cli.train import train
+from a2lp.errors import A2LPError, A2LPWarning, DatasetError
 
 
 class _Group(TyperGroup):
@@ -26,6 +30,9 @@ class _Group(TyperGroup):
                 warnings.simplefilter("default", A2LPWarning)  # a note each, said once
                 warnings.showwarning = _show_warning
                 return super().invoke(ctx)
+        except DatasetError as error:  # shows trees of files, so its lines stay
+            typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(2) from error
         except A2LPError as error:
             _say(f"error: {error}")
             raise typer.Exit(2) from error
@@ -44,6 +51,10 @@ app = typer.Typer(
 )
 app.command()(bench)
 app.command()(sweep)
+app.command()(tables)
+app.command()(reproduce)
+app.command()(train)
+app.command()(embed)
 app.command()(convert)
 app.command()(doctor)
 

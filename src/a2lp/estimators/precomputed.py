@@ -9,7 +9,6 @@ import numpy as np
 import scipy.linalg
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import cg
 
 from a2lp.arrays import softmax
 from a2lp.errors import A2LPWarning, InputError, ShapeError
@@ -64,11 +63,8 @@ def propagate(X: Graph, codes: NdArray, n_classes: int, alpha: float, tau: float
     """
     labelled = codes >= 0
     graph = _symmetric(X)
-    degrees = np.asarray(graph.sum(axis=1)).ravel()
-    # an isolated point has degree 0, and then a row of zeros
-    scale = np.divide(1.0, np.sqrt(degrees), out=np.zeros_like(degrees), where=degrees > 0)
     labels = np.eye(n_classes)[codes] * labelled[:, None]  # (n, c)
-    scores = (_solve_sparse if sparse.issparse(graph) else _solve_dense)(graph, scale, labels, alpha)
+    scores = (_solve_sparse if sparse.issparse(graph) else _solve_dense)(graph, labels, alpha)
 
     _, component = connected_components(graph, directed=False)
     reached = np.isin(component, component[labelled])
@@ -100,18 +96,18 @@ def _symmetric(X: Graph) -> Graph:
     return graph
 
 
-def _solve_dense(graph: Graph, scale: NdArray, labels: NdArray, alpha: float) -> NdArray:
+def _solve_dense(graph: NdArray, labels: NdArray, alpha: float) -> NdArray:
+    degrees = graph.sum(axis=1)
+    # an isolated point has degree 0, and then a row of zeros
+    scale = np.divide(1.0, np.sqrt(degrees), out=np.zeros_like(degrees), where=degrees > 0)
     system = -alpha * scale[:, None] * graph * scale
     np.fill_diagonal(system, 1)
     z: NdArray = scipy.linalg.solve(system, labels, assume_a="pos", overwrite_a=True, check_finite=False)
     return z
 
 
-def _solve_sparse(graph: Graph, scale: NdArray, labels: NdArray, alpha: float) -> NdArray:
-    # The condition number is at most (1 + alpha) / (1 - alpha): conjugate gradients need few steps.
-    scaled = sparse.diags_array(scale)
-    system = (sparse.eye_array(len(scale)) - alpha * (scaled @ graph @ scaled)).tocsr()
-    columns = [cg(system, column, rtol=1e-12, atol=0.0) for column in labels.T]
-    if any(failed for _, failed in columns):
-        raise InputError(f"alpha={alpha} is too near to 1 for this graph: no solution was found. Lower it.")
-    return np.stack([z for z, _ in columns], axis=1)
+def _solve_sparse(graph: Graph, labels: NdArray, alpha: float) -> NdArray:
+    from a2lp.pool.graph import PoolGraph  # compiles at its first use
+    from a2lp.pool.propagate import propagate as solve
+
+    return solve(PoolGraph(graph), labels, float(alpha), tolerance=1e-12).Z

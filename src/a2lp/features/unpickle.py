@@ -55,7 +55,7 @@ class _DType(_StandIn):
         return np.dtype(self.code).newbyteorder(self.order)
 
 
-class _Array(_StandIn):
+class PickledArray(_StandIn):
     """Stands in for ``numpy.ndarray``; holds the array once its state has come."""
 
     __slots__ = ("array",)
@@ -74,7 +74,7 @@ class _Reconstruct(_StandIn):
     __slots__ = ()
 
     def __new__(cls, *_subtype_shape_code: Any) -> Any:
-        return _Array()
+        return PickledArray()
 
 
 class _FromBuffer(_StandIn):
@@ -83,7 +83,7 @@ class _FromBuffer(_StandIn):
     __slots__ = ()
 
     def __new__(cls, data: Any, dtype: Any, shape: Any, order: Any) -> Any:
-        made = _Array()
+        made = PickledArray()
         made.array = _build(data, dtype, shape, order)
         return made
 
@@ -110,7 +110,7 @@ class _Encode(_StandIn):
 
 _ALLOWED: dict[tuple[str, str], Any] = {
     ("numpy", "dtype"): _DType,
-    ("numpy", "ndarray"): _Array,
+    ("numpy", "ndarray"): PickledArray,
     ("_codecs", "encode"): _Encode,
     ("builtins", "list"): list,  # the factory of PT-MAP's defaultdict
     ("__builtin__", "list"): list,
@@ -123,20 +123,26 @@ for _core in ("numpy._core", "numpy.core"):  # NumPy 2 and 1
     _ALLOWED[f"{_core}.numeric", "_frombuffer"] = _FromBuffer
 
 
-# The unpickler in Python, not the one in C: that one makes room for whatever memo number a file names, so a
-# file of twenty bytes can take all memory.
-class _Unpickler(pickle._Unpickler):
+class RestrictedUnpickler(pickle._Unpickler):
+    """Builds NumPy arrays and plain containers, and refuses whatever else a pickle asks for.
+
+    It is Python's own unpickler, not the one in C: that one makes room for whatever memo number a file names, so a
+    file of twenty bytes can take all memory.
+    """
+
     def find_class(self, module: str, name: str, /) -> Any:
+        """Stand-ins for what NumPy's pickles name; an error for anything else."""
         try:
             return _ALLOWED[module, name]
         except KeyError:
             raise InputError(
                 f"the pickle asks for {module}.{name}, which is forbidden: only NumPy arrays are built "
                 "from pickles, since anything else can run code. If you trust the file, open it in Python "
-                "yourself and save `features` and `labels` as .npz."
+                "yourself and save its arrays as .npz."
             ) from None
 
     def persistent_load(self, pid: Any) -> Any:
+        """Refuse: nothing outside the file is looked up."""
         raise InputError(
             f"the pickle refers to {pid!r} outside of it, as torch's files do; expected {{class: vectors}} "
             "alone. Open it with torch and save `features` and `labels` as .npz."
@@ -169,7 +175,7 @@ def read_pickle(path: Path) -> dict[str, Any]:
         raise InputError(
             f"the pickle has {size} bytes; at most {MAX_BYTES} are read. Save it as .npz where it was made."
         )
-    content = _Unpickler(io.BytesIO(path.read_bytes()), encoding="latin1").load()
+    content = RestrictedUnpickler(io.BytesIO(path.read_bytes()), encoding="latin1").load()
     if not isinstance(content, dict) or not content:
         found = "an empty dict" if isinstance(content, dict) else _describe(content)
         raise InputError(f"expected a pickled dict {{class: list of vectors}}, found {found}.")
@@ -193,7 +199,7 @@ def read_pickle(path: Path) -> dict[str, Any]:
 
 def _vectors(key: Any, vectors: Any, limit: int) -> NDArray:
     """The vectors of one class as (n, d)."""
-    if isinstance(vectors, _Array):
+    if isinstance(vectors, PickledArray):
         if vectors.array is None or vectors.array.ndim != 2 or 0 in vectors.array.shape:
             found = None if vectors.array is None else vectors.array.shape
             raise InputError(f"class {key!r} holds an array of shape {found}; expected (n, d): n vectors of d numbers.")
@@ -215,7 +221,7 @@ def _vectors(key: Any, vectors: Any, limit: int) -> NDArray:
 
 
 def _vector(key: Any, i: int, vector: Any) -> NDArray:
-    if isinstance(vector, _Array) and vector.array is not None and vector.array.ndim == 1 and vector.array.size:
+    if isinstance(vector, PickledArray) and vector.array is not None and vector.array.ndim == 1 and vector.array.size:
         return vector.array
     if isinstance(vector, list | tuple) and vector and all(isinstance(x, int | float | np.number) for x in vector):
         return np.array(vector)
@@ -232,7 +238,7 @@ def _check_growth(needed: int, limit: int) -> None:
 
 
 def _describe(value: Any) -> str:
-    if isinstance(value, _Array) and value.array is not None:
+    if isinstance(value, PickledArray) and value.array is not None:
         return f"an array of shape {value.array.shape}"
     if isinstance(value, list | tuple | dict):
         return f"a {type(value).__name__} of {len(value)}"

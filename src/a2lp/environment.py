@@ -38,7 +38,7 @@ def hardware(device: str) -> dict[str, Any]:
 @cache
 def commit() -> str | None:
     """The commit of the checkout that a2lp was imported from, ``-dirty`` where it was edited; None if it is none."""
-    package = Path(__file__).resolve().parents[1]
+    package = Path(__file__).resolve().parent
     root = package.parents[1]
     if package.parent.name != "src" or not (root / ".git").exists():
         return None

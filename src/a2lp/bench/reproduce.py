@@ -1,0 +1,74 @@
+"""Everything of the paper's tables that the features at hand allow: find them, and plan the cells."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from a2lp.bench.placing import N_TASKS, PREPROCESS
+from a2lp.bench.protocol import Cell, draw_episodes, plan
+from a2lp.bench.published import SHOTS, Set, identify
+from a2lp.errors import A2LPError, InputError
+from a2lp.features import FeatureSet, load
+from a2lp.features.bundled import BUNDLED
+from a2lp.features.files import FORMATS
+from a2lp.methods.registry import method_class, methods
+
+
+class Found(NamedTuple):
+    """Features of the paper's datasets, and why other files were passed over."""
+
+    sets: dict[Set, FeatureSet]
+    passed_over: list[str]
+
+
+def find_features(folder: Path | None) -> Found:
+    """The features of a folder that belong to the paper's datasets, and bundled ones where the folder has none.
+
+    A file belongs if its ``about`` has ``dataset``, ``backbone`` and ``split``, or its name says them, as
+    ``cub_resnet12_test.npz`` does. Only novel classes (``test`` or ``novel``) count.
+    """
+    sets: dict[Set, FeatureSet] = {}
+    passed_over: list[str] = []
+    for path in _files(folder):
+        try:
+            features = load(path)
+        except A2LPError as error:
+            passed_over.append(str(error))
+            continue
+        one = identify(features.name, features.about)
+        if one is None:
+            passed_over.append(f"{path} is not said to be novel classes of one of the paper's datasets.")
+        elif one in sets:
+            passed_over.append(f"{path} is {one.title}, too, and {sets[one].name} came first.")
+        else:
+            # the name is what a record knows of its features
+            sets[one] = dataclasses.replace(features, name=f"{one.dataset}_{one.backbone}_test")
+    for name in BUNDLED:
+        one = identify(name)
+        if one is not None and one not in sets:
+            sets[one] = load(name)
+    return Found(sets, passed_over)
+
+
+def plan_cells(features: FeatureSet, n_tasks: int = N_TASKS) -> list[Cell]:
+    """Every registered method with both preprocessings on 1- and 5-shot tasks of a set.
+
+    Methods that need base classes are not among them.
+    """
+    names = [name for name in methods() if not method_class(name).needs_base]
+    sizes: dict[str, Any] = {"n_way": 5, "n_query": 15, "n_tasks": n_tasks, "seed": 0}
+    episodes = [draw_episodes(features, sampler="balanced", n_shot=n_shot, **sizes) for n_shot in SHOTS]
+    return plan(episodes, names, PREPROCESS)
+
+
+def _files(folder: Path | None) -> list[Path]:
+    """Feature files that may be of novel classes: those that are named after another split are not opened."""
+    if folder is None:
+        return []
+    if not folder.is_dir():
+        raise InputError(f"--data {str(folder)!r} is not a folder; feature files are looked for in one. Name it.")
+    others = ("_train", "_val", "_base")
+    found = sorted(path for path in folder.iterdir() if path.suffix.lower() in FORMATS and path.is_file())
+    return [path for path in found if not path.stem.endswith(others)]

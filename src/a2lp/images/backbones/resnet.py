@@ -1,0 +1,114 @@
+"""ResNet-12 as few-shot papers use it (Oreshkin et al. 2018; Lee et al. 2019): four blocks of three 3 x 3 convolutions.
+
+Modules have the names of LR+ICI's code (Wang et al. 2020), whose checkpoints therefore load as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from a2lp.images.backbones.network import Network, initialise, share
+from a2lp.images.view import View
+
+SLOPE = 0.1
+DROP_BLOCK_SIZE = 5
+
+
+def resnet12(dropout: float = 0.0, drop_block: float = 0.0) -> Network:
+    """The wide one: 64-160-320-640 channels, 640 features."""
+    net = ResNet12((64, 160, 320, 640), dropout, drop_block)
+    net.view = View(96, 84)
+    return net
+
+
+def resnet12_512(dropout: float = 0.0, drop_block: float = 0.0, ceil_pool: bool = False) -> Network:
+    """LR+ICI's: 64-128-256-512 channels, 512 features.
+
+    It was trained on images of 84 pixels without a crop; ``ceil_pool`` is how its second version pools odd sizes.
+    """
+    net = ResNet12((64, 128, 256, 512), dropout, drop_block, ceil_pool)
+    net.view = View(84, 84)
+    return net
+
+
+class ResNet12(Network):
+    """Four blocks, each halving the image.
+
+    Parameters
+    ----------
+    widths : four ints
+        Channels of the blocks; the last is the number of features.
+    dropout : float
+        Share of values that blocks 1 and 2 drop in training.
+    drop_block : float
+        Share of positions that blocks 3 and 4 drop in training, in patches of 5 x 5 (Ghiasi et al. 2018).
+    ceil_pool : bool
+        Whether half of an odd size is rounded up.
+    """
+
+    def __init__(
+        self, widths: tuple[int, int, int, int], dropout: float, drop_block: float, ceil_pool: bool = False
+    ) -> None:
+        super().__init__()
+        a, b, c, d = widths
+        self.layer1 = nn.Sequential(Block(3, a, nn.Dropout(share("dropout", dropout)), ceil_pool))
+        self.layer2 = nn.Sequential(Block(a, b, nn.Dropout(share("dropout", dropout)), ceil_pool))
+        self.layer3 = nn.Sequential(Block(b, c, DropBlock(drop_block), ceil_pool))
+        self.layer4 = nn.Sequential(Block(c, d, DropBlock(drop_block), ceil_pool))
+        self.dim = d
+        initialise(self, SLOPE)
+
+    @property
+    def stages(self) -> Sequence[nn.Module]:
+        """The four blocks."""
+        return [self.layer1, self.layer2, self.layer3, self.layer4]
+
+
+class Block(nn.Module):  # type: ignore[misc]
+    """Three convolutions beside a 1 x 1 shortcut, then 2 x 2 max-pooling."""
+
+    def __init__(self, n_in: int, n_out: int, drop: nn.Module, ceil_pool: bool) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(n_in, n_out, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(n_out)
+        self.conv2 = nn.Conv2d(n_out, n_out, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(n_out)
+        self.conv3 = nn.Conv2d(n_out, n_out, 3, padding=1, bias=False)
+        self.bn3 = nn.BatchNorm2d(n_out)
+        self.downsample = nn.Sequential(nn.Conv2d(n_in, n_out, 1, bias=False), nn.BatchNorm2d(n_out))
+        self.drop = drop
+        self.ceil_pool = ceil_pool
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From (b, n_in, h, w) to (b, n_out, h // 2, w // 2)."""
+        out = F.leaky_relu(self.bn1(self.conv1(x)), SLOPE)
+        out = F.leaky_relu(self.bn2(self.conv2(out)), SLOPE)
+        out = self.bn3(self.conv3(out)) + self.downsample(x)
+        out = F.max_pool2d(F.leaky_relu(out, SLOPE), 2, ceil_mode=self.ceil_pool)
+        dropped: Tensor = self.drop(out)
+        return dropped
+
+
+class DropBlock(nn.Module):  # type: ignore[misc]
+    """Drops square patches in training, and scales the rest so that the mean stays."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = share("drop_block", rate)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same shape, with patches of zeros while training."""
+        if not self.training or self.rate == 0:
+            return x
+        b, c, h, w = x.shape
+        size = min(DROP_BLOCK_SIZE, h, w)
+        rows, columns = h - size + 1, w - size + 1  # where a patch fits in whole
+        corner = self.rate * h * w / (size**2 * rows * columns)
+        corners = (torch.rand(b, c, rows, columns, device=x.device) < corner).to(x.dtype)
+        dropped = F.max_pool2d(F.pad(corners, [size - 1] * 4), size, stride=1)  # (b, c, h, w)
+        kept = 1 - dropped
+        return x * kept * (kept.numel() / kept.sum().clamp(min=1))

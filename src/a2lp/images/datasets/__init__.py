@@ -1,0 +1,11 @@
+"""Images of the few-shot benchmarks and of anyone, from the layouts that people have on disk."""
+
+from __future__ import annotations
+
+from a2lp.images.datasets.layouts import load
+from a2lp.images.datasets.resize import read_resized
+from a2lp.images.datasets.sets import ImageSet
+from a2lp.images.datasets.sources import Source
+from a2lp.images.datasets.splits import Standard, standard
+
+__all__ = ["ImageSet", "Source", "Standard", "load", "read_resized", "standard"]

@@ -1,0 +1,139 @@
+"""What survives a kill: a checkpoint of the whole run, a log with a line for each look, and the record at the end."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from a2lp.errors import InputError
+from a2lp.features.common import replacing
+
+CHECKPOINT, LOG, RECORD, WEIGHTS = "checkpoint.pt", "log.jsonl", "record.json", "weights.safetensors"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was seen at one look.
+
+    Attributes
+    ----------
+    step : int
+        Steps until then.
+    epoch, seconds : float
+        Epochs and seconds of training until then, looks included.
+    images : int
+        Images that went through the network, rotated copies counted.
+    loss : float
+        Mean loss since the look before.
+    lr : float
+        The learning rate at that step.
+    one_shot, five_shot : float or None
+        Few-shot accuracy in percent on validation classes, of the averaged weights; None without validation.
+    batch_norm : str
+        Which statistics that accuracy is of: ``averaged`` or ``recalibrated``.
+    best : bool
+        Whether this is the best until then.
+    """
+
+    step: int
+    epoch: float
+    seconds: float
+    images: int
+    loss: float
+    lr: float
+    one_shot: float | None
+    five_shot: float | None
+    batch_norm: str
+    best: bool
+
+
+@dataclass
+class Progress:
+    """Where a run stands; randomness is a function of the seed and the step, so there is none of it here."""
+
+    step: int = 0
+    seconds: float = 0.0
+    looks: list[Look] = field(default_factory=list)
+    best_score: float | None = None
+    best_state: dict[str, Tensor] | None = None
+
+
+def write(out: Path, identity: dict[str, Any], progress: Progress, tensors: dict[str, Any]) -> None:
+    """Write a checkpoint; the one before stays whole until this one is."""
+    known = vars(progress) | {"looks": [asdict(look) for look in progress.looks]}
+    with replacing(out / CHECKPOINT) as temporary:
+        torch.save({"identity": json.dumps(identity), "progress": known, "tensors": tensors}, temporary)
+
+
+def read(out: Path, identity: dict[str, Any], device: torch.device) -> tuple[Progress, dict[str, Any]] | None:
+    """The checkpoint of this very run, or None where there is none."""
+    path = out / CHECKPOINT
+    if not path.exists():
+        return None
+    try:
+        found = torch.load(path, map_location=device, weights_only=True)
+        known = json.loads(found["identity"])
+    except Exception as error:  # torch raises whatever it stumbles over
+        raise InputError(
+            f"{path} cannot be read as a checkpoint ({type(error).__name__}). Delete it to train from the start."
+        ) from error
+    _same_run(path, known, identity)
+    progress = Progress(**found["progress"])
+    progress.looks = [Look(**look) for look in found["progress"]["looks"]]
+    return progress, found["tensors"]
+
+
+def finished(out: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
+    """The record of this very run, if it is finished."""
+    path = out / RECORD
+    if not path.exists():
+        return None
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        known = {"config": record["config"], "data": record["data"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is not the record of a run ({error}). Choose another folder.") from error
+    _same_run(path, known, identity)
+    return record
+
+
+def write_log(out: Path, looks: list[Look]) -> None:
+    """Write the log anew, without what a run that was killed said after its last checkpoint."""
+    with replacing(out / LOG) as temporary:
+        temporary.write_text("".join(map(_line, looks)), encoding="utf-8")
+
+
+def append_log(out: Path, look: Look) -> None:
+    """Add a look to the log."""
+    with (out / LOG).open("a", encoding="utf-8") as file:
+        file.write(_line(look))
+
+
+def write_record(out: Path, record: dict[str, Any]) -> None:
+    """Write the record; its presence says that the run is finished."""
+    with replacing(out / RECORD) as temporary:
+        temporary.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _line(look: Look) -> str:
+    return json.dumps(asdict(look), allow_nan=False) + "\n"
+
+
+def _same_run(path: Path, known: dict[str, Any], identity: dict[str, Any]) -> None:
+    if known == identity:
+        return
+    pairs = [
+        (name, known.get(part, {}).get(name), identity[part].get(name))
+        for part in ("config", "data")
+        for name in identity[part].keys() | known.get(part, {}).keys()
+    ]
+    name, there, here = min((pair for pair in pairs if pair[1] != pair[2]), key=lambda pair: pair[0])
+    raise InputError(
+        f"{path} is of another run: its {name} is {there!r}, and this one's is {here!r}. Choose another folder, or "
+        "delete that one's files."
+    )

@@ -1,0 +1,223 @@
+"""What decides a pre-training run, as one JSON file: data, network, recipe, schedule, looks."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from a2lp.errors import InputError, UnknownNameError
+from a2lp.images.view import View
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+RECIPES: dict[str, dict[str, Any]] = {
+    # S2M2: manifold mixup on one part of the batch, four rotations of each image of the other part
+    "s2m2": {"batch": 128, "rotated": 32, "mixup": 2.0, "weight_decay": 5e-4, "smoothing": 0.1, "average": 0.999},
+    # LR+ICI: cross-entropy alone, the learning rate divided by ten after each quarter
+    "plain": {
+        "batch": 64,
+        "rotated": 0,
+        "mixup": 0.0,
+        "weight_decay": 1e-4,
+        "smoothing": 0.0,
+        "average": 0.0,
+        "schedule": "step",
+        "warmup": 0,
+    },
+}
+SCHEDULES = ("cosine", "step")
+PRECISIONS = ("auto", "float32", "bfloat16")
+
+_WHOLE = {"batch": 1, "rotated": 0, "size": 1, "warmup": 0, "shift": 0, "recalibrate": 0, "seed": 0}
+_WHOLE |= {"looks": 1, "look_tasks": 1, "look_images": 20}
+_NUMBERS: tuple[tuple[tuple[str, ...], str, Callable[[float], bool]], ...] = (
+    (("epochs", "minutes", "lr"), "above 0", lambda x: x > 0),
+    (("stop", "momentum"), "above 0, at most 1", lambda x: 0 < x <= 1),
+    (("smoothing", "average", "jitter", "weight_decay"), "of at least 0, below 1", lambda x: 0 <= x < 1),
+    (("mixup", "rotation_weight", "checkpoint_seconds"), "of at least 0", lambda x: x >= 0),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """One pre-training run. ``of`` and ``read`` fill in what the recipe leaves open.
+
+    Parameters
+    ----------
+    name, backbone, recipe : str
+        What records call the run, the network of that name, and ``s2m2`` or ``plain``.
+    kept : View
+        How base images are kept on the device; augmentation crops from there.
+    size : int
+        The side of what the network sees while it trains.
+    views : tuple of View
+        Candidates for embedding. Looks use the first; the best of all is chosen at the end.
+    dataset : str, optional
+        A benchmark, whose standard splits then hold; left out, the data's own splits do.
+    options : dict
+        Options of the network, such as ``{"stem_stride": 2}``.
+    epochs, minutes : float, optional
+        The length of the schedule: one of the two. An epoch draws every base image once (its rotations count once).
+    stop : float
+        End after this part of the schedule: some sets are at their best long before the rate reaches zero.
+    batch, rotated : int
+        Images of a step, and how many more of which all four rotations are shown.
+    mixup : float
+        Parameter of the Beta distribution of manifold mixup; 0 for none.
+    rotation_weight : float
+        Weight of guessing the rotation, beside the class.
+    lr, momentum, weight_decay, warmup, schedule
+        SGD with Nesterov momentum; decay of what has two axes or more; ``warmup`` in steps.
+    smoothing : float
+        Label smoothing of the classes.
+    average : float
+        Decay of the exponential average of weights; 0 for none.
+    crop_area, crop_aspect : (float, float), optional
+        Random crops: their part of the image's area, and their width over height.
+    shift : int
+        Without ``crop_area``: random shifts of a ``size`` x ``size`` window, in pixels of ``kept``.
+    jitter : float
+        Strength of random brightness, contrast and saturation.
+    looks, look_tasks, look_images : int
+        Validations on the way, tasks of each, and at most so many images of a class in them.
+    recalibrate : int
+        Batches that batch norm is measured anew with at each look; the better of both is kept. 0 for none.
+    checkpoint_seconds : float
+        The least time between checkpoints, which are written at looks.
+    precision : str
+        ``bfloat16``, ``float32``, or ``auto``: the former on a GPU.
+    """
+
+    name: str
+    backbone: str
+    recipe: str
+    kept: View
+    size: int
+    views: tuple[View, ...]
+    batch: int
+    rotated: int
+    mixup: float
+    weight_decay: float
+    smoothing: float
+    average: float
+    dataset: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    mean: tuple[float, float, float] = IMAGENET_MEAN
+    std: tuple[float, float, float] = IMAGENET_STD
+    epochs: float | None = None
+    minutes: float | None = None
+    stop: float = 1.0
+    rotation_weight: float = 0.5
+    lr: float = 0.1
+    momentum: float = 0.9
+    warmup: int = 200
+    schedule: str = "cosine"
+    crop_area: tuple[float, float] | None = None
+    crop_aspect: tuple[float, float] = (0.75, 4 / 3)
+    shift: int = 0
+    jitter: float = 0.4
+    looks: int = 20
+    look_tasks: int = 1000
+    look_images: int = 300
+    recalibrate: int = 50
+    checkpoint_seconds: float = 60.0
+    precision: str = "auto"
+    seed: int = 0
+
+    @classmethod
+    def of(cls, **settings: Any) -> TrainConfig:
+        """A configuration from plain values: views as text, and the recipe's settings where none are given."""
+        known = [each.name for each in fields(cls)]
+        for name in settings:
+            if name not in known:
+                raise UnknownNameError("setting", name, known)
+        recipe = settings.get("recipe", "s2m2")
+        if recipe not in RECIPES:
+            raise UnknownNameError("recipe", recipe, RECIPES)
+        values = {"recipe": recipe} | RECIPES[recipe] | settings
+        for name in ("name", "backbone", "kept", "size", "views"):
+            if name not in values:
+                raise InputError(f"a training configuration needs {name!r}. Add it; configs/ has examples.")
+        for name in ("mean", "std", "crop_area", "crop_aspect"):
+            if values.get(name) is not None:
+                values[name] = tuple(values[name])
+        values["kept"] = _view(values["kept"])
+        values["views"] = tuple(map(_view, values["views"]))
+        config = cls(**values)
+        _check(config)
+        return config
+
+    @classmethod
+    def read(cls, path: str | Path) -> TrainConfig:
+        """A configuration from a JSON file."""
+        path = Path(path)
+        try:
+            settings = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InputError(f"{path} cannot be read ({error.strerror}). Give a JSON file, as in configs/.") from error
+        except ValueError as error:
+            raise InputError(f"{path} is not JSON ({error}). Correct it; configs/ has examples.") from error
+        if not isinstance(settings, dict):
+            raise InputError(f"{path} holds {type(settings).__name__}; expected a JSON object. configs/ has examples.")
+        return cls.of(**settings)
+
+    def lasting(self, *, minutes: float | None = None, epochs: float | None = None) -> TrainConfig:
+        """The same run with another length."""
+        changed = replace(self, minutes=minutes, epochs=epochs)
+        _check(changed)
+        return changed
+
+    def as_json(self) -> dict[str, Any]:
+        """Every setting, as JSON can hold it."""
+        values = asdict(self) | {"kept": str(self.kept), "views": [str(view) for view in self.views]}
+        plain: dict[str, Any] = json.loads(json.dumps(values))
+        return plain
+
+    @property
+    def drawn(self) -> int:
+        """Base images that a step draws."""
+        return self.batch + self.rotated
+
+    @property
+    def shown(self) -> int:
+        """Images that go through the network in a step."""
+        return self.batch + 4 * self.rotated
+
+
+def _view(value: Any) -> View:
+    return value if isinstance(value, View) else View.parse(str(value))
+
+
+def _check(config: TrainConfig) -> None:
+    if (config.epochs is None) == (config.minutes is None):
+        raise InputError(
+            f"epochs={config.epochs} and minutes={config.minutes}: exactly one of them sets the length. Give one."
+        )
+    for name, least in _WHOLE.items():
+        value = getattr(config, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise InputError(f"{name}={value!r} must be a whole number. Give {least} or more.")
+    for names, rule, holds in _NUMBERS:
+        for name in names:
+            value = getattr(config, name)
+            number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            if value is not None and not (number and holds(value)):
+                raise InputError(f"{name}={value!r} must be a number {rule}.")
+    for name, known in (("schedule", SCHEDULES), ("precision", PRECISIONS)):
+        if getattr(config, name) not in known:
+            raise UnknownNameError(name, getattr(config, name), known)
+    for name, length in (("mean", 3), ("std", 3), ("crop_area", 2), ("crop_aspect", 2)):
+        value = getattr(config, name)
+        if value is not None and not (len(value) == length and min(value) > 0):
+            raise InputError(f"{name}={list(value)} must be {length} positive numbers.")
+    if not config.views:
+        raise InputError('views is empty; give at least one, such as ["96/76/84"].')
+    if config.crop_area is None and config.size > config.kept.output:
+        raise InputError(
+            f"size={config.size} is more than the {config.kept.output} pixels kept; without crop_area, windows of "
+            "that size are cut from what is kept. Keep more, or train at a smaller size."
+        )

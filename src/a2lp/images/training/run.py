@@ -1,0 +1,178 @@
+"""One run on its device: base images, network, optimiser and averaged weights, and what a step does to them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from a2lp.errors import InputError
+from a2lp.images.backbones import network
+from a2lp.images.datasets import ImageSet
+from a2lp.images.training.augment import Normalise, augment
+from a2lp.images.training.average import Average, State, recalibrate
+from a2lp.images.training.config import TrainConfig
+from a2lp.images.training.recipes import Batch, Classifier, assemble, draw_mix, loss
+from a2lp.images.training.validate import Accuracy, Validation
+
+_LOG = logging.getLogger(__name__)
+_EPOCH, _STEP, _RECALIBRATION = range(3)  # separate streams of random numbers
+
+
+class Run:
+    """Everything of a run that lives on the device.
+
+    Nothing in ``step`` waits for the device: no value is read back, and random numbers are drawn there. They are a
+    function of the seed and of the step, so that a run that goes on after a kill needs nothing of their past.
+
+    Parameters
+    ----------
+    config : TrainConfig
+    base, val : ImageSet
+        ``val`` may be None.
+    device : torch.device
+    workers : int
+        Threads that decode.
+    """
+
+    def __init__(
+        self, config: TrainConfig, base: ImageSet, val: ImageSet | None, device: torch.device, workers: int
+    ) -> None:
+        if base.labels is None:
+            raise InputError(f"{base.name!r} has no labels; training needs the class of each image.")
+        if len(base) < config.drawn:
+            raise InputError(
+                f"{base.name!r} has {len(base)} images and a step draws {config.drawn}. Lower batch or rotated."
+            )
+        self.config, self.device = config, device
+        self.generator = torch.Generator(device)
+        self.steps_per_epoch = len(base) // config.drawn
+        self._order = (-1, torch.empty(0))
+        classes, labels = np.unique(base.labels, return_inverse=True)
+        net: Any = network(config.backbone, seed=config.seed, **config.options)
+        self.model = Classifier(net, len(classes)).to(device, memory_format=torch.channels_last)
+        self.average = Average(net, config.average)
+        self.optimizer = _sgd(self.model, config, device)
+        self.normalise = Normalise(config, device)
+        self.validation = None if val is None else Validation(val, config, device, workers)
+        self.pixels = torch.from_numpy(base.pixels(config.kept, workers)).to(device)
+        self.labels = torch.from_numpy(labels.astype(np.int64)).to(device)
+        self.loss_sum = torch.zeros((), device=device)
+        self.bfloat16 = config.precision == "bfloat16" or (config.precision == "auto" and device.type == "cuda")
+
+    def step(self, step: int, lr: float) -> None:
+        """Take step ``step`` (from 0)."""
+        value = self._loss(self._batch(step))
+        value.backward()
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.average.update(step)
+        self.loss_sum += value.detach()
+
+    def compile(self) -> str:
+        """Compile the stages and run them once, all of it before the clock starts; says what came of it."""
+        if self.device.type != "cuda":
+            return "not compiled: no GPU"
+        eager, before = self.model.stages, [buffer.clone() for buffer in self.model.buffers()]
+        # not dynamic: all stages share their code, and other shapes of another stage must not make theirs variable
+        self.model.stages = [torch.compile(stage, dynamic=False) for stage in eager]
+        said = "compiled"
+        try:
+            self._warm_up()
+        except Exception as error:  # the compiler, its compiler, or its cache: each raises its own
+            said = f"not compiled: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            _LOG.warning("%s; training goes on without, a fifth slower", said)
+            self.model.stages = eager
+            self._warm_up()
+        for buffer, value in zip(self.model.buffers(), before, strict=True):
+            buffer.copy_(value)
+        return said
+
+    def accuracies(self, step: int) -> Iterator[tuple[str, Accuracy, State]]:
+        """Accuracy on validation classes of the averaged weights, with averaged and with new batch norm statistics."""
+        assert self.validation is not None
+        view, net, averaged = self.config.views[0], self.average.net, self.average.state()
+        yield "averaged", self.accuracy(view), averaged
+        if self.config.recalibrate:
+            with self._autocast():
+                recalibrate(net, self._plain_batches(step))
+            yield "recalibrated", self.accuracy(view), self.average.state()
+            net.load_state_dict(averaged)
+
+    def accuracy(self, view: Any) -> Accuracy:
+        """Accuracy of the averaged weights as they are."""
+        assert self.validation is not None
+        with self._autocast():
+            return self.validation.accuracy(self.average.net, view)
+
+    def tensors(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        average = self.average.net.state_dict()
+        return {"model": self.model.state_dict(), "average": average, "optimizer": self.optimizer.state_dict()}
+
+    def restore(self, tensors: dict[str, Any]) -> None:
+        """Go on from what a checkpoint kept."""
+        self.model.load_state_dict(tensors["model"])
+        self.average.net.load_state_dict(tensors["average"])
+        self.optimizer.load_state_dict(tensors["optimizer"])
+
+    def _batch(self, step: int) -> Batch:
+        rows = self._rows(step)
+        self._seed(_STEP, step)
+        images = self.normalise(augment(self.pixels[rows], self.config, self.generator))
+        mix = draw_mix(self.config, step, len(self.model.stages))
+        return assemble(images, self.labels[rows], self.config, mix)
+
+    def _rows(self, step: int) -> Tensor:
+        """Which images a step draws: the next ones of this epoch's order; what is left at its end is not drawn."""
+        epoch, place = divmod(step, self.steps_per_epoch)
+        if self._order[0] != epoch:
+            self._seed(_EPOCH, epoch)
+            self._order = (epoch, torch.rand(len(self.labels), device=self.device, generator=self.generator).argsort())
+        return self._order[1][place * self.config.drawn : (place + 1) * self.config.drawn]
+
+    def _plain_batches(self, step: int) -> Iterator[Tensor]:
+        """Images as embedding shows them: augmented, neither mixed nor rotated."""
+        self._seed(_RECALIBRATION, step)
+        for _ in range(self.config.recalibrate):
+            size = (self.config.batch,)
+            rows = torch.randint(len(self.labels), size, device=self.device, generator=self.generator)
+            yield self.normalise(augment(self.pixels[rows], self.config, self.generator))
+
+    def _loss(self, batch: Batch) -> Tensor:
+        with self._autocast():
+            return loss(self.model, batch, self.config)
+
+    def _warm_up(self) -> None:
+        batch = self._batch(0)
+        for stage in range(len(self.model.stages)):
+            mix = None if batch.mix is None else replace(batch.mix, stage=stage)
+            self._loss(replace(batch, mix=mix)).backward()
+            self.optimizer.zero_grad(set_to_none=True)
+        if self.validation is not None:
+            for _ in self.accuracies(0):  # its shapes are tuned here too, and what is wrong with it shows before hours
+                pass
+        torch.cuda.synchronize(self.device)
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bfloat16)
+
+    def _seed(self, stream: int, position: int) -> None:
+        entropy = np.random.SeedSequence((self.config.seed, stream, position)).generate_state(1, np.uint64)
+        seed = int(entropy[0] >> np.uint64(1))
+        self.generator.manual_seed(seed)
+        torch.manual_seed(seed)  # of dropout, which takes no generator
+
+
+def _sgd(model: Classifier, config: TrainConfig, device: torch.device) -> torch.optim.Optimizer:
+    flat = [parameter for parameter in model.parameters() if parameter.ndim <= 1]
+    deep = [parameter for parameter in model.parameters() if parameter.ndim > 1]
+    groups = [{"params": deep, "weight_decay": config.weight_decay}, {"params": flat, "weight_decay": 0.0}]
+    return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=True, fused=device.type == "cuda")

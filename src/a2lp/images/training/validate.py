@@ -1,0 +1,110 @@
+"""Few-shot accuracy on validation classes while training: nearest mean, 5-way, 1- and 5-shot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from a2lp.arrays import chunks
+from a2lp.errors import InputError
+from a2lp.images.datasets import ImageSet
+from a2lp.images.training.augment import Normalise, planes
+from a2lp.images.training.config import TrainConfig
+from a2lp.images.view import View
+from a2lp.tasks.lists import TaskList
+from a2lp.tasks.samplers import draw
+
+SHOTS = (1, 5)
+_FORWARD = 512  # images through the network at once
+_TASKS = 100  # tasks scored at once
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Percent of queries that were right, at one shot and at five."""
+
+    one: float
+    five: float
+
+    @property
+    def score(self) -> float:
+        """What snapshots and views are chosen by."""
+        return self.one + self.five
+
+
+class Validation:
+    """The same tasks at every look.
+
+    Parameters
+    ----------
+    images : ImageSet
+        The validation classes.
+    config : TrainConfig
+    device : torch.device
+    workers : int
+        Threads that decode.
+    """
+
+    def __init__(self, images: ImageSet, config: TrainConfig, device: torch.device, workers: int) -> None:
+        if images.labels is None:
+            raise InputError(f"{images.name!r} has no labels; validation needs the class of each image.")
+        rows = _some_of_each(images.labels, config.look_images, config.seed)
+        self.images, labels = images.select(rows), images.labels[rows]
+        self.device, self.workers = device, workers
+        sizes = {"n_way": 5, "n_query": 15, "n_tasks": config.look_tasks, "class_names": images.classes}
+        self.tasks = [draw("balanced", labels, seed=config.seed, n_shot=shots, **sizes) for shots in SHOTS]
+        self.normalise = Normalise(config, device)
+        self._pixels = (config.views[0], self._read(config.views[0]))
+
+    def accuracy(self, net: nn.Module, view: View) -> Accuracy:
+        """Accuracy of a network in eval mode, of L2-normalised features averaged over the image and its mirror."""
+        known, pixels = self._pixels
+        features = embed(net, pixels if view == known else self._read(view), self.normalise)
+        return Accuracy(*(nearest_mean(features, tasks) for tasks in self.tasks))
+
+    def _read(self, view: View) -> Tensor:
+        return torch.from_numpy(self.images.pixels(view, self.workers)).to(self.device)
+
+
+def embed(net: nn.Module, pixels: Tensor, normalise: Normalise) -> Tensor:
+    """Features (n, d) float32 of uint8 images, each the mean over the image and its mirror, L2-normalised."""
+    parts = []
+    with torch.no_grad():
+        for part in chunks(len(pixels), _FORWARD):
+            x = normalise(planes(pixels[part]))
+            parts.append((net(x) + net(x.flip(3))).float())
+    return F.normalize(torch.cat(parts), dim=1)
+
+
+def nearest_mean(features: Tensor, tasks: TaskList) -> float:
+    """Percent of queries whose nearest class mean is their own class's."""
+    right = torch.zeros((), device=features.device)
+    for support, query, labels in _on_device(tasks, features.device):
+        b, _ = support.shape
+        means = features[support].view(b, tasks.n_shot, tasks.n_way, -1).mean(1)  # (b, way, d): the class is fastest
+        queries = features[query]  # (b, q, d)
+        nearness = 2 * queries @ means.mT - means.square().sum(2)[:, None, :]  # -|x - w|^2 + |x|^2
+        right += (nearness.argmax(2) == labels).sum()
+    return 100 * float(right) / tasks.query.size
+
+
+def _on_device(tasks: TaskList, device: torch.device) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    arrays = [torch.from_numpy(each).to(device) for each in (tasks.support, tasks.query, tasks.query_labels)]
+    for part in chunks(len(tasks), _TASKS):
+        support, query, labels = (each[part] for each in arrays)
+        yield support, query, labels
+
+
+def _some_of_each(labels: np.ndarray[Any, Any], most: int, seed: int) -> np.ndarray[Any, Any]:
+    """Rows of at most ``most`` images of each class, chosen at random, in order."""
+    order = np.random.default_rng(seed).permutation(len(labels))
+    by_class = order[np.argsort(labels[order], kind="stable")]
+    starts = np.unique(labels[by_class], return_index=True)[1]
+    place = np.arange(len(labels)) - np.repeat(starts, np.diff([*starts, len(labels)]))
+    return np.sort(by_class[place < most])

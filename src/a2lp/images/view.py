@@ -1,0 +1,56 @@
+"""Which part of an image a network sees, and at what size."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from a2lp.errors import InputError
+
+
+@dataclass(frozen=True)
+class View:
+    """The shorter side is resized to ``resize``, the centre ``crop`` x ``crop`` is kept, and resampled to ``size``.
+
+    Parameters
+    ----------
+    resize, crop : int
+        In pixels; ``crop`` is at most ``resize``.
+    size : int, optional
+        What the network gets is ``size`` x ``size``; left out, the crop stays as it is.
+
+    Examples
+    --------
+    >>> from a2lp.images import View
+    >>> str(View(96, 76, 84)), View.parse("96/84").output
+    ('96/76/84', 84)
+    """
+
+    resize: int
+    crop: int
+    size: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("resize", self.resize), ("crop", self.crop), ("size", self.size)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise InputError(f"{name}={value!r} of a view must be a whole number of pixels, 1 or more.")
+        if self.crop > self.resize:
+            raise InputError(
+                f"a view cannot crop {self.crop} pixels out of {self.resize}; crop must be at most resize. "
+                "Swap the two, or resize to more."
+            )
+
+    def __str__(self) -> str:
+        return f"{self.resize}/{self.crop}" + (f"/{self.size}" if self.size is not None else "")
+
+    @property
+    def output(self) -> int:
+        """The side of the square that comes out."""
+        return self.crop if self.size is None else self.size
+
+    @classmethod
+    def parse(cls, text: str) -> View:
+        """A view from ``RESIZE/CROP`` or ``RESIZE/CROP/SIZE``, as ``str`` writes it."""
+        if not re.fullmatch(r"[0-9]{1,5}/[0-9]{1,5}(/[0-9]{1,5})?", text):
+            raise InputError(f"view {text!r} must be RESIZE/CROP or RESIZE/CROP/SIZE in pixels, such as 96/84.")
+        return cls(*map(int, text.split("/")))

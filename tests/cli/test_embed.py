@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from a2lp.cli.app import app
+from a2lp.features import load
+from a2lp.features.statistics import BaseStatistics
+
+pytest.importorskip("torch")
+Image = pytest.importorskip("PIL.Image")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder; ``birds`` in it holds five images of two classes."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("A2LP_CACHE", str(tmp_path / "cache"))
+    rng = np.random.default_rng(0)
+    for name in ("auk/0", "auk/1", "auk/2", "wren/3", "wren/4"):
+        path = tmp_path / "birds" / f"{name}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (40, 40, 3), dtype=np.uint8)).save(path)
+    return tmp_path
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["embed", "birds", "--backbone", "resnet12", "--view", "36/32", *arguments])
+
+
+def test_embed(folder: Path) -> None:
+    result = run("--out", "made.npz")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == (
+        "birds: 5 vectors of 640 dimensions (resnet12), 0 images skipped -> made.npz\n"
+        "base statistics of 2 classes -> made_base.npz\n"
+    )
+    assert result.stderr == "5 images, 5 of them not in the cache\n"
+    made = load("made.npz")
+    assert made.classes == ("auk", "wren")
+    assert made.about["set"] == "birds"
+    assert BaseStatistics.load("made_base.npz").count == 5
+    assert list((folder / "cache").glob("features/*/*.npz"))
+
+    result = run("--out", "again.npz")
+    assert result.stderr == "5 images, 0 of them not in the cache\n"
+    np.testing.assert_array_equal(load("again.npz").features, made.features)
+    result = run("--out", "third.npz", "--cache", "another")
+    assert result.stderr == "5 images, 5 of them not in the cache\n"
+    assert list((folder / "another").glob("features/*/*.npz"))
+
+    result = run("--out", "made.npz")
+    assert result.exit_code == 2
+    assert "--force" in result.stderr
+    assert run("--out", "made.npz", "--force", "--flip").exit_code == 0
+    assert load("made.npz").about["flip"] is True
+
+
+def test_a_corrupt_image(folder: Path) -> None:
+    (folder / "birds" / "auk" / "1.png").write_bytes(b"no image")
+    result = run()
+    assert result.exit_code == 2
+    assert "auk/1.png" in result.stderr
+    assert "--on-corrupt skip" in result.stderr
+    assert not Path("features.npz").exists()
+    result = run("--on-corrupt", "skip")
+    assert result.exit_code == 0
+    assert "skipped, since it cannot be read: auk/1.png\n" in result.stderr
+    assert "4 vectors" in result.stdout
+    assert "1 images skipped" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["embed", "nowhere"], "nowhere"),
+        (["embed", "birds", "--backbone", "resnet13"], "'resnet12'"),
+        (["embed", "birds", "--backbone", "resnet12", "--view", "big"], "RESIZE/CROP"),
+        (["embed", "birds", "--backbone", "resnet12", "--weights", "none.safetensors"], "none.safetensors"),
+        (["embed", "birds", "--backbone", "resnet12", "--device", "gpu"], "'gpu'"),
+        (["embed", "birds", "--backbone", "resnet12", "--workers", "-1"], "workers=-1"),
+        (["embed", "birds", "--backbone", "resnet12", "--on-corrupt", "skp"], "'skip'"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_errors_are_one_paragraph(arguments: list[str], said: str) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1 or "Expected for" in result.stderr  # a layout is shown as a tree
+    assert said in result.stderr
+    assert not Path("features.npz").exists()
