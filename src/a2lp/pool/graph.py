@@ -1,0 +1,230 @@
+"""The graph of a pool (eq. 1-3), sparse: from its points, from neighbours, or from a matrix of the caller's."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from a2lp.errors import A2LPWarning, InputError, ShapeError
+from a2lp.methods.base import require_number, require_whole
+from a2lp.pool.neighbours import SPARE, Lists, NdArray, Progress, check_points, pick_method, search, search_rows
+
+Sparse = Any  # a scipy.sparse.csr_array
+
+
+@dataclass(frozen=True, eq=False)
+class PoolGraph:
+    """An undirected weighted graph over n points.
+
+    Attributes
+    ----------
+    weights : csr_array (n, n)
+        W of eq. 1: symmetric, non-negative, without self-loops, floating.
+    """
+
+    weights: Sparse
+
+    @property
+    def n(self) -> int:
+        """How many points there are."""
+        return int(self.weights.shape[0])
+
+    @cached_property
+    def degree(self) -> NdArray:
+        """Row sums of the weights (n,), in float64."""
+        return np.asarray(self.weights.sum(axis=1, dtype=np.float64)).ravel()
+
+    @cached_property
+    def _normalised(self) -> Sparse:
+        # A caller's weights have any scale, so nothing is added to the degrees; an isolated point has a row of zeros.
+        scale = np.divide(1.0, np.sqrt(self.degree), out=np.zeros(self.n), where=self.degree > 0)
+        w = self.weights
+        data = w.data * np.repeat(scale, np.diff(w.indptr)) * scale[w.indices]
+        return sparse.csr_array((data.astype(w.dtype, copy=False), w.indices, w.indptr), shape=w.shape)
+
+    def normalised(self) -> Sparse:
+        """S = D^-1/2 W D^-1/2 of eq. 2 (n, n)."""
+        return self._normalised
+
+    def components(self) -> tuple[int, NdArray]:
+        """How many parts are not connected with each other, and each point's part (n,)."""
+        count, part = connected_components(self.weights, directed=False)
+        return int(count), part
+
+
+def neighbour_graph(
+    x: Any,
+    n_neighbors: int = 20,
+    gamma: float = 3,
+    *,
+    method: str = "auto",
+    memory_limit: int | None = None,
+    progress: Progress | None = None,
+) -> PoolGraph:
+    """The nearest-neighbour graph of points: weights [cosine]_+^gamma between each point and those it chooses.
+
+    Parameters
+    ----------
+    x : array (n, d)
+        Points of any length, float16, float32 or float64; a memory map is read a tile at a time.
+    n_neighbors : int
+        Neighbours that each point chooses, k; ties go to the lower row.
+    gamma : float
+        Power of the cosines.
+    method : {"auto", "exact", "faiss"}
+        How neighbours are found. FAISS misses some per cent of them and is faster beyond 100,000 points; ``"auto"``
+        takes it there if it is installed.
+    memory_limit : int, optional
+        Bytes; a pool that needs more by ``estimate_memory`` is refused before anything is computed.
+    progress : callable, optional
+        Called with what is done, and of how much.
+
+    Returns
+    -------
+    PoolGraph
+        In float64 where the points are, else in float32.
+    """
+    x = check_points(x)
+    n, d = x.shape
+    k = usable_k(n_neighbors, n)
+    check_gamma(gamma)
+    method = pick_method(method, n)
+    if memory_limit is not None and (needed := estimate_memory(n, d, k, method=method)) > memory_limit:
+        raise InputError(
+            f"the graph of {n:,} points of {d} dimensions with {k} neighbours takes about {needed / 2**30:.2g} GiB, "
+            f"and memory_limit allows {memory_limit / 2**30:.2g} GiB. Take fewer neighbours or points, or a higher "
+            "limit."
+        )
+    lists = search(x, min(k + SPARE, n - 1), method, progress)
+    chosen, cut = lists.choose(k)
+    cut &= lists.indices.shape[1] < n - 1
+    if method == "exact" and cut.any():
+        lists, chosen = _with_all_ties(x, lists, chosen, np.flatnonzero(cut), k)
+    return from_chosen(lists, chosen, gamma)
+
+
+def from_distances(indices: Any, similarities: Any, gamma: float = 3) -> PoolGraph:
+    """The graph of neighbours that the caller has found.
+
+    Parameters
+    ----------
+    indices : array (n, k)
+        Each point's neighbours; -1 for none. A point that names itself is no neighbour of its own.
+    similarities : array (n, k)
+        Their cosines; those below 0 count as 0. Euclidean distances between unit vectors are cosines by
+        ``1 - distance**2 / 2``, cosine distances by ``1 - distance``.
+    gamma : float
+        Power of the similarities.
+    """
+    indices, similarities = np.asarray(indices), np.asarray(similarities)
+    check_gamma(gamma)
+    if indices.ndim != 2 or indices.shape != similarities.shape:
+        raise ShapeError(
+            f"indices has shape {indices.shape} and similarities {similarities.shape}; both must be (n, k): a row for "
+            "each point, with its neighbours and how similar they are."
+        )
+    n = len(indices)
+    if indices.dtype.kind not in "iu" or (indices < -1).any() or (indices >= n).any():
+        raise InputError(
+            f"indices must hold whole numbers from 0 to {n - 1}, the rows of {n} points, or -1 for no neighbour; found "
+            f"{indices.dtype} values from {indices.min()} to {indices.max()}."
+        )
+    if similarities.dtype.kind != "f" or not np.isfinite(similarities).all():
+        raise InputError(
+            "similarities must be finite floating-point numbers. Where there is no neighbour, put -1 in indices."
+        )
+    ordered = np.sort(indices, axis=1)
+    twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    if twice.any():
+        raise InputError(f"row {int(np.argmax(twice.any(axis=1)))} of indices names a neighbour twice; name each once.")
+    usable = (indices >= 0) & (indices != np.arange(n)[:, None]) & (similarities > 0)
+    dtype = np.float64 if similarities.dtype == np.float64 else np.float32
+    return from_chosen(Lists(similarities.astype(dtype), indices.astype(np.int32)), usable, gamma)
+
+
+def from_sparse(weights: Any) -> PoolGraph:
+    """The graph (X + X') / 2 without self-loops, of a matrix X (n, n) of affinities, sparse or dense."""
+    given = sparse.csr_array(weights)
+    if given.ndim != 2 or given.shape[0] != given.shape[1]:
+        raise ShapeError(
+            f"the graph has shape {given.shape}; it must be (n, n): affinities of all points to each other."
+        )
+    if given.dtype.kind not in "fiub":
+        raise InputError(f"the graph holds {given.dtype} values; affinities must be numbers, 0 (far) or more.")
+    given = given.astype(np.float32 if given.dtype in (np.float16, np.float32) else np.float64)
+    if given.nnz and not (np.isfinite(given.data).all() and given.data.min() >= 0):
+        raise InputError(
+            f"the graph holds values from {given.data.min():.6g} to {given.data.max():.6g}; affinities must be finite, "
+            "and 0 (far) or more. Clip cosines at 0; make affinities of distances, e.g. exp(-distance**2)."
+        )
+    return PoolGraph(_half_sum(given))
+
+
+def from_chosen(lists: Lists, chosen: NdArray, gamma: float) -> PoolGraph:
+    """The graph W = (A + A') / 2 of lists of neighbours and which places of them were chosen (n, length)."""
+    n = len(chosen)
+    starts = np.concatenate([[0], np.cumsum(chosen.sum(axis=1))])
+    starts = starts.astype(np.int32 if 2 * starts[-1] < 2**31 else np.int64)  # W has at most twice the entries of A
+    sims = lists.similarities[chosen]
+    affinities = sims * sims * sims if gamma == 3 else sims**gamma
+    return PoolGraph(_half_sum(sparse.csr_array((affinities, lists.indices[chosen], starts), shape=(n, n))))
+
+
+def estimate_memory(n: int, d: int, k: int = 20, c: int = 0, *, method: str = "auto") -> int:
+    """About how many bytes the graph and the propagation of c classes take at their peak, beside the points."""
+    cores = os.cpu_count() or 1
+    index_bytes = n * (4 * d + 8) if pick_method(method, n) == "faiss" else 0
+    search_bytes = n * (k + SPARE) * 8 + cores * (2 * 2048 * d + 2048 * 2048) * 4
+    graph_bytes = n * k * 100  # A, A', their sum and scipy's copies: what a run of 100,000 points was seen to take
+    solve_bytes = n * 8 * (c + 6 * min(c, 16 * cores))  # Z, and what each core holds of its classes
+    return search_bytes + max(index_bytes, graph_bytes, graph_bytes // 3 + solve_bytes)
+
+
+def check_gamma(gamma: float) -> None:
+    """Refuse what is no power of the cosines."""
+    require_number("gamma", gamma, "positive", lambda v: v > 0, "The paper uses 3.")
+
+
+def usable_k(n_neighbors: int, n: int) -> int:
+    """The number of neighbours that n points can have, with a warning where it is not the one asked for."""
+    require_whole("n_neighbors", n_neighbors, 1, "The paper uses 20.")
+    if n < 2:
+        raise InputError("a graph needs at least two points; there is one. Add points.")
+    if n_neighbors >= n:
+        warnings.warn(
+            f"n_neighbors={n_neighbors}, but the pool has {n} points, so each has {n - 1} neighbours at most; using "
+            f"{n - 1}.",
+            A2LPWarning,
+            stacklevel=3,
+        )
+    return min(int(n_neighbors), n - 1)
+
+
+def _with_all_ties(x: NdArray, lists: Lists, chosen: NdArray, rows: NdArray, k: int) -> tuple[Lists, NdArray]:
+    """Lists whose ties were cut off, chosen anew from all points."""
+    for row, found in zip(rows, search_rows(x, rows, k), strict=True):
+        kth = lists.similarities[row, k - 1]  # all that are new are tied with it
+        known = dict(zip(lists.indices[row].tolist(), lists.similarities[row].tolist(), strict=True))
+        lists.indices[row, : len(found)] = found
+        lists.similarities[row, : len(found)] = [known.get(index, kth) for index in found.tolist()]
+        chosen[row] = np.arange(chosen.shape[1]) < len(found)
+    return lists, chosen
+
+
+def _half_sum(a: Sparse) -> Sparse:
+    """(A + A') / 2 without diagonal and stored zeros, columns in order."""
+    a.sum_duplicates()
+    weights = sparse.csr_array(a + a.T)
+    weights.data *= 0.5
+    rows = np.repeat(np.arange(weights.shape[0]), np.diff(weights.indptr))
+    weights.data[rows == weights.indices] = 0
+    weights.eliminate_zeros()
+    weights.sort_indices()
+    return weights

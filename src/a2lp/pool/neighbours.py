@@ -1,0 +1,201 @@
+"""The nearest neighbours of all points: exactly, tile by tile on all cores, or with FAISS.
+
+Points are unit rows in float32 (float64 where such come in), made of the caller's array a tile at a time: it may be
+float16, or a memory map that is larger than memory.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from a2lp.arrays import chunks, to_numpy
+from a2lp.cores import map_on_cores
+from a2lp.errors import InputError, MissingExtraError, ShapeError, UnknownNameError
+from a2lp.graph import neighbours, tie_slack
+from a2lp.preprocess import l2
+
+NdArray = np.ndarray[Any, Any]
+Progress = Callable[[int, int], object]  # told what is done, and of how much
+
+METHODS = ("auto", "exact", "faiss")
+SPARE = 8  # neighbours beyond the k-th that a list keeps, since several may be tied with it
+_EXACT = 100_000  # points up to which comparing all pairs takes hardly longer than FAISS: a minute on two cores
+_TILE = 2048  # two tiles and their product are 24 MB at 512 dimensions, and the product runs at full speed
+_PROBES = 32  # cells of the inverted file that FAISS looks into for a point
+
+
+class Lists(NamedTuple):
+    """For each point the nearest others, best first; unused places hold ``_kernels.NOBODY``."""
+
+    similarities: NdArray  # (n, length)
+    indices: NdArray  # (n, length) int32
+
+    @classmethod
+    def empty(cls, n: int, length: int, dtype: Any) -> Lists:
+        """Lists without anybody."""
+        from a2lp.pool import _kernels as kernels
+
+        return cls(np.full((n, length), kernels.TINY, dtype), np.full((n, length), kernels.NOBODY, np.int32))
+
+    def choose(self, k: int) -> tuple[NdArray, NdArray]:
+        """Which places are the k neighbours (n, length), ties as in ``a2lp.graph``; and whose ties were cut (n,)."""
+        from a2lp.pool import _kernels as kernels
+
+        chosen = np.zeros(self.indices.shape, bool)
+        parts = list(chunks(len(chosen), 16 * _TILE))
+        slack = tie_slack(self.similarities.dtype)
+        cut = map_on_cores(
+            lambda part: kernels.choose(self.similarities[part], self.indices[part], k, slack, chosen[part]), parts
+        )
+        return chosen, np.concatenate(cut)
+
+
+def check_points(x: Any, name: str = "x") -> NdArray:
+    """The caller's points as an array (n, d), not yet read where it is a memory map."""
+    points = to_numpy(x)
+    if points.ndim != 2 or 0 in points.shape:
+        raise ShapeError(
+            f"{name} has shape {points.shape}; it must be (n, d): a row for each point, none of them empty."
+        )
+    if points.dtype.kind not in "fiub" or points.dtype.itemsize > 8:
+        raise InputError(
+            f"{name} holds {points.dtype} values; it must hold float16, float32, float64 or integers. Convert it first."
+        )
+    return points
+
+
+def unit_rows(x: NdArray, rows: Any = slice(None)) -> NdArray:
+    """Some rows of the caller's points, at unit length: float64 stays, everything else becomes float32."""
+    part = np.ascontiguousarray(x[rows], dtype=np.float64 if x.dtype == np.float64 else np.float32)
+    if not np.isfinite(part).all():
+        row = int(np.argmin(np.isfinite(part).all(axis=1)))
+        where = np.arange(len(x))[rows][row]
+        raise InputError(
+            f"row {where} of the points holds nan or inf; all must be finite. Drop that "
+            "row, or look for an overflow where the points were made."
+        )
+    return np.asarray(l2(part))
+
+
+def nearest(queries: NdArray, x: NdArray, k: int) -> tuple[NdArray, NdArray]:
+    """Indices (m, k) and cosines (m, k) of the k rows of ``x`` (n, d) nearest to each query (m, d), best first.
+
+    Cosines that are not positive do not count: such places have index -1 and cosine 0.
+    """
+    from a2lp.pool import _kernels as kernels
+
+    queries, x = check_points(queries, "queries"), check_points(x)
+    k = min(k, len(x))
+    dtype = np.result_type(unit_rows(queries, slice(0, 1)), unit_rows(x, slice(0, 1)))
+    lists = Lists.empty(len(queries), k, dtype)
+
+    def fill(rows: slice) -> None:
+        mine = unit_rows(queries, rows).astype(dtype, copy=False)
+        for columns in chunks(len(x), _TILE):
+            block = mine @ unit_rows(x, columns).astype(dtype, copy=False).T
+            kernels.merge_rows(block, columns.start, lists.similarities[rows], lists.indices[rows])
+
+    map_on_cores(fill, chunks(len(queries), _tile(len(queries))))
+    nobody = lists.indices == kernels.NOBODY
+    return np.where(nobody, -1, lists.indices).astype(np.int64), np.where(nobody, 0, lists.similarities)
+
+
+def pick_method(method: str, n: int) -> str:
+    """``"exact"`` or ``"faiss"`` for n points; ``"auto"`` is exact up to 100,000, and where FAISS is not installed."""
+    if method not in METHODS:
+        raise UnknownNameError("method", method, METHODS)
+    if method != "auto":
+        return method
+    return "faiss" if n > _EXACT and importlib.util.find_spec("faiss") else "exact"
+
+
+def search(x: NdArray, length: int, method: str = "exact", progress: Progress | None = None) -> Lists:
+    """The ``length`` nearest others of each row of ``x`` (n, d), at most n - 1."""
+    return (_search_faiss if method == "faiss" else _search_exact)(x, length, progress or (lambda done, of: None))
+
+
+def search_rows(x: NdArray, rows: NdArray, k: int) -> list[NdArray]:
+    """Exactly the k neighbours of some rows, however many are tied: all of a row's cosines at once."""
+
+    def one(part: slice) -> list[NdArray]:
+        mine = rows[part]
+        sims = np.concatenate([unit_rows(x, mine) @ unit_rows(x, c).T for c in chunks(len(x), _TILE)], axis=1)
+        sims = np.maximum(sims, 0)
+        sims[np.arange(len(mine)), mine] = -1
+        return [np.flatnonzero(row) for row in neighbours(sims, k)]
+
+    size = max(1, (8 << 20) // len(x))
+    return [found for part in map_on_cores(one, chunks(len(rows), size)) for found in part]
+
+
+def _tile(n: int) -> int:
+    """Rows of a tile: small pools in some dozen tiles, so that all cores have work."""
+    return int(np.clip(math.ceil(n / 16), 128, _TILE))
+
+
+def _search_exact(x: NdArray, length: int, progress: Progress) -> Lists:
+    """All pairs of tiles, each pair once: its product serves the lists of both."""
+    from a2lp.pool import _kernels as kernels
+
+    tiles = list(chunks(len(x), _tile(len(x))))
+    lists = Lists.empty(len(x), length, unit_rows(x, slice(0, 1)).dtype)
+    locks = [threading.Lock() for _ in tiles]
+    counting = threading.Lock()
+    done = 0
+
+    def compare(first: int) -> None:
+        nonlocal done
+        rows = tiles[first]
+        mine = unit_rows(x, rows)
+        for second in range(first, len(tiles)):
+            columns = tiles[second]
+            block = mine @ (mine if second == first else unit_rows(x, columns)).T
+            if second == first:
+                np.fill_diagonal(block, -1)
+            with locks[first]:
+                kernels.merge_rows(block, columns.start, lists.similarities[rows], lists.indices[rows])
+            if second > first:
+                with locks[second]:
+                    kernels.merge_columns(block, rows.start, lists.similarities[columns], lists.indices[columns])
+        with counting:
+            done += len(tiles) - first
+            progress(done, len(tiles) * (len(tiles) + 1) // 2)
+
+    map_on_cores(compare, range(len(tiles)))  # the longest first
+    return lists
+
+
+def _search_faiss(x: NdArray, length: int, progress: Progress) -> Lists:
+    """An inverted file: points are sorted into cells by k-means, and those of the nearest cells are compared."""
+    try:
+        import faiss
+    except ImportError as error:
+        raise MissingExtraError("method='faiss'", "faiss-cpu", "pool") from error
+    n, d = x.shape
+    cells = max(1, min(int(4 * math.sqrt(n)), n // 39))  # k-means wants 39 points for each
+    sample = np.linspace(0, n - 1, min(n, 64 * cells)).astype(np.int64)
+    faiss.omp_set_num_threads(os.cpu_count() or 1)
+    index = faiss.IndexIVFFlat(faiss.IndexFlatIP(d), d, cells, faiss.METRIC_INNER_PRODUCT)
+    index.cp.max_points_per_centroid = 64
+    index.train(unit_rows(x, np.unique(sample)).astype(np.float32))
+    index.nprobe = min(_PROBES, cells)
+    parts = list(chunks(n, 8 * _TILE))
+    for part in parts:
+        index.add(unit_rows(x, part).astype(np.float32))
+    lists = Lists.empty(n, length, np.float32)
+    for number, part in enumerate(parts):
+        sims, found = index.search(unit_rows(x, part).astype(np.float32), length + 1)
+        usable = (sims > 0) & (found >= 0) & (found != np.arange(n)[part][:, None])
+        order = np.argsort(~usable, axis=1, kind="stable")[:, :length]  # best first, the unusable last
+        usable = np.take_along_axis(usable, order, axis=1)
+        lists.similarities[part][usable] = np.take_along_axis(sims, order, axis=1)[usable]
+        lists.indices[part][usable] = np.take_along_axis(found, order, axis=1)[usable]
+        progress(number + 1, len(parts))
+    return lists

@@ -1,0 +1,107 @@
+"""Conjugate gradients against dense solutions, and what is promised about their residual."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import a2lp
+from a2lp.errors import InputError
+from a2lp.pool import propagate as module
+from a2lp.pool.graph import PoolGraph, from_sparse, neighbour_graph
+from a2lp.pool.propagate import propagate
+
+N, C = 2000, 10
+
+
+def pool(n: int = N, seed: int = 0) -> tuple[Any, Any, Any]:
+    """Points, their classes, and Y of the first rows."""
+    rng = np.random.default_rng(seed)
+    codes = np.concatenate([np.arange(C), rng.integers(0, C, n - C)])
+    x = rng.normal(size=(C, 24))[codes] + 1.5 * rng.normal(size=(n, 24))
+    y = np.zeros((n, C))
+    y[np.arange(50), codes[:50]] = 1
+    return x, codes, y
+
+
+def true_residual(graph: PoolGraph, y: Any, z: Any, alpha: float) -> Any:
+    system = sparse.eye_array(graph.n) - alpha * graph.normalised().astype(np.float64)
+    return np.linalg.norm(y - system @ z.astype(np.float64), axis=0) / np.linalg.norm(y, axis=0)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_equals_the_dense_engine(dtype: Any) -> None:
+    x, codes, y = pool()
+    batch = a2lp.TaskBatch(x[None, :50], codes[None, :50], x[None, 50:])
+    expected = a2lp.create("lp").predict(batch).scores[0]
+    found = propagate(neighbour_graph(x.astype(dtype)), y.astype(dtype))
+    assert found.Z.dtype == dtype
+    np.testing.assert_allclose(found.Z[50:], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("alpha", [0, 0.5, 0.8, 0.99, 0.9999])
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-6, 1e-12])
+def test_the_residual_is_kept_and_told(alpha: float, tolerance: float) -> None:
+    x, _, y = pool(400)
+    graph = neighbour_graph(x)
+    found = propagate(graph, y, alpha, tolerance=tolerance)
+    assert (found.residual <= tolerance).all()
+    np.testing.assert_allclose(found.residual, true_residual(graph, y, found.Z, alpha), rtol=1e-2, atol=1e-13)
+
+
+def test_a_residual_that_float32_cannot_hold_is_refused() -> None:
+    x, _, y = pool(400)
+    with pytest.raises(InputError, match=r"float32 numbers reach a relative residual of .* Pass Y in float64"):
+        propagate(neighbour_graph(x), y.astype(np.float32), 0.9999, tolerance=1e-9)
+
+
+def test_a_warm_start_leaves_little_to_do_and_touches_nothing_of_the_callers() -> None:
+    x, codes, y = pool()
+    graph = neighbour_graph(x)
+    before = propagate(graph, y)
+    kept = before.Z.copy()
+    assert propagate(graph, y, start=before.Z).iterations == 0
+    more = y.copy()
+    more[60, codes[60]] = 1
+    warm, cold = propagate(graph, more, start=before.Z), propagate(graph, more)
+    others = np.arange(C) != codes[60]
+    np.testing.assert_array_equal(warm.Z[:, others], before.Z[:, others])
+    np.testing.assert_allclose(warm.Z, cold.Z, atol=1e-5)
+    assert warm.iterations <= cold.iterations
+    np.testing.assert_array_equal(before.Z, kept)
+
+
+def test_a_class_does_not_depend_on_the_others_or_on_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, _, y = pool(600)
+    graph = neighbour_graph(x)
+    together = propagate(graph, y).Z
+    np.testing.assert_array_equal(propagate(graph, y[:, 3:4]).Z[:, 0], together[:, 3])
+    monkeypatch.setattr(module, "_BLOCK", 3)
+    np.testing.assert_array_equal(propagate(graph, y).Z, together)
+
+
+def test_classes_without_labels_and_isolated_points() -> None:
+    graph = from_sparse(np.array([[0, 1.0, 0], [1, 0, 0], [0, 0, 0]]))
+    found = propagate(graph, np.array([[1.0, 0], [0, 0], [0, 0]]), start=np.ones((3, 2)))
+    np.testing.assert_allclose(found.Z[:, 0], [1 / 0.36, 0.8 / 0.36, 0], atol=1e-5)
+    np.testing.assert_array_equal(found.Z[:, 1], 0)
+    np.testing.assert_array_equal(found.residual[1], 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"Y": np.ones((3, 2))}, r"Y has shape \(3, 2\); the graph has 4 points"),
+        ({"Y": np.full((4, 2), np.nan)}, "Y must hold finite numbers"),
+        ({"alpha": 1}, "alpha=1 must be at least 0 and below 1"),
+        ({"tolerance": 0}, "tolerance=0 must be between 0 and 1"),
+        ({"start": np.ones((4, 3))}, r"start has shape \(4, 3\) and Y \(4, 2\)"),
+    ],
+)
+def test_bad_input_is_named(change: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"Y": np.ones((4, 2))} | change
+    with pytest.raises(InputError, match=message):
+        propagate(from_sparse(np.ones((4, 4))), **arguments)
