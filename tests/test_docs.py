@@ -30,6 +30,7 @@ DOCTESTED = [
     "a2lp.estimators.propagation",
     "a2lp.estimators.weights",
     "a2lp.features.sets",
+    "a2lp.label.classify",
     "a2lp.methods.registry",
     "a2lp.tasks.batch",
     "a2lp.tasks.lists",

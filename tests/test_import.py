@@ -23,6 +23,7 @@ PUBLIC = {
     "TaskList",
     "__version__",
     "create",
+    "label",
     "methods",
 }
 HEAVY = {"torch", "numba", "sklearn", "matplotlib", "typer", "rich", "jinja2", "pyarrow", "safetensors", "pandas"}
@@ -62,7 +63,7 @@ print(" ".join(sys.modules))
 def test_exported_names_are_these_and_each_loads() -> None:
     assert set(a2lp.__all__) == set(dir(a2lp)) == PUBLIC
     assert len(a2lp.__all__) == len(PUBLIC)
-    for name in PUBLIC - {"__version__", "methods"}:
+    for name in PUBLIC - {"__version__", "label", "methods"}:
         value = getattr(a2lp, name)
         assert inspect.isclass(value) or inspect.isfunction(value), name
         assert value.__name__ == name

@@ -34,12 +34,12 @@ _WHERE = {
     "create": "a2lp.methods.registry",
 }
 
-__all__ = ["__version__", "methods", *_WHERE]
+__all__ = ["__version__", "label", "methods", *_WHERE]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "methods":
-        return import_module("a2lp.methods")
+    if name in ("label", "methods"):  # packages that are functions, too
+        return import_module(f"a2lp.{name}")
     if name not in _WHERE:
         raise AttributeError(f"module 'a2lp' has no attribute {name!r}")
     return getattr(import_module(_WHERE[name]), name)

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from a2lp._version import __version__
 from a2lp.cli.bench import bench
+from a2lp.cli.classify import classify
 from a2lp.cli.convert import convert
 from a2lp.cli.doctor import doctor
 from a2lp.cli.embed import embed
@@ -49,6 +50,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(classify)
 app.command()(bench)
 app.command()(sweep)
 app.command()(tables)

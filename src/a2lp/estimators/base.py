@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from a2lp.encoding import NdArray, encode_labels, read_labels
 from a2lp.errors import InputError
-from a2lp.estimators.labels import NdArray, encode_labels, read_labels
 from a2lp.methods.base import Method
 from a2lp.methods.registry import create
 from a2lp.preprocess import plc, power_l2, preprocess

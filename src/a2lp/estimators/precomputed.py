@@ -11,9 +11,9 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from a2lp.arrays import softmax
+from a2lp.encoding import NdArray
 from a2lp.errors import A2LPWarning, InputError, ShapeError
 from a2lp.estimators.base import Answer
-from a2lp.estimators.labels import NdArray
 
 Graph = Any  # affinities: an array, or a sparse array in CSR form
 

@@ -9,10 +9,10 @@ from scipy import sparse
 from sklearn.utils.validation import validate_data
 
 from a2lp.arrays import chunks
+from a2lp.encoding import NdArray
 from a2lp.errors import InputError, UnknownNameError
 from a2lp.estimators import precomputed
 from a2lp.estimators.base import Answer, TransductiveClassifier, preprocess_beside
-from a2lp.estimators.labels import NdArray
 from a2lp.graph import neighbours
 from a2lp.methods.base import Method
 from a2lp.preprocess import l2

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from a2lp.encoding import NdArray
 from a2lp.estimators.base import Answer, TransductiveClassifier, preprocess_beside
-from a2lp.estimators.labels import NdArray
 from a2lp.methods.base import Method
 from a2lp.tasks.batch import TaskBatch
 

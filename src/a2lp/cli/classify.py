@@ -1,0 +1,231 @@
+"""``a2lp classify``: label a handful, get the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from a2lp.errors import CorruptImageError, InputError
+
+if TYPE_CHECKING:
+    from a2lp.label.classify import Labelled
+    from a2lp.label.tool import Task
+
+DOUBT = 0.8
+_MOST_CLASSES = 20
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        help="A folder of images, a feature file (.npz, .npy, .safetensors, .parquet), or - for paths on stdin.",
+        metavar="SOURCE",
+    ),
+]
+Labels = Annotated[
+    str,
+    typer.Option(
+        help="The few labels: a .csv, .tsv or .parquet with the columns path (or id, or index: the row from 0) and "
+        "label, or a folder that holds a folder of examples for each class.",
+        metavar="FILE|DIR",
+    ),
+]
+Backbone = Annotated[
+    str,
+    typer.Option(help="For images: efficientnet_lite0, resnet12, resnet12_512, wrn28_10 or timm:NAME.", metavar="NAME"),
+]
+Weights = Annotated[
+    Path | None, typer.Option(help="The backbone's weights: .safetensors, .pth.tar or .tar.", metavar="FILE")
+]
+View = Annotated[
+    str | None,
+    typer.Option(help="What the backbone sees, in pixels; its own if not given.", metavar="RESIZE/CROP[/SIZE]"),
+]
+Device = Annotated[str, typer.Option(help="auto (CUDA where there is some), cpu, cuda, cuda:1, ...")]
+OnCorrupt = Annotated[str, typer.Option(help="What becomes of images that cannot be read.", metavar="refuse|skip")]
+Cache = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where vectors of images are kept; else where A2LP_CACHE says, else the user's cache folder.",
+        metavar="DIR",
+    ),
+]
+
+
+def classify(
+    source: Source,
+    labels: Labels,
+    out: Annotated[
+        str,
+        typer.Option(
+            help="What to write: .csv, .parquet, .jsonl, .json (Label Studio), or a folder, which gets one for each "
+            "class.",
+            metavar="FILE|DIR",
+        ),
+    ],
+    method: Annotated[str, typer.Option(help="auto chooses by the labels.", metavar="NAME")] = "auto",
+    abstain: Annotated[
+        float | None,
+        typer.Option(help="Leave points unlabelled whose confidence is below this, such as 0.8.", metavar="P"),
+    ] = None,
+    reject: Annotated[
+        float | None,
+        typer.Option(
+            help="Leave this share of the points unlabelled, such as 0.1: those that look least like any class.",
+            metavar="SHARE",
+        ),
+    ] = None,
+    link: Annotated[bool, typer.Option("--link", help="Folders get links to the images instead of copies.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace OUT where it exists.")] = False,
+    backbone: Backbone = "efficientnet_lite0",
+    weights: Weights = None,
+    view: View = None,
+    device: Device = "auto",
+    on_corrupt: OnCorrupt = "refuse",
+    cache: Cache = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything that is random.")] = 0,
+) -> None:
+    """Label all images or vectors of SOURCE from the few labels in LABELS.
+
+    OUT gets one row for each point: its key, label, confidence, second (the next best class), margin, reached, nearest
+    (the closest labelled example), given (whether the label is yours) and novelty (high where it looks like none of the
+    classes). A run that was stopped or killed goes on when it is started again; nothing is replaced without --force.
+    """
+    from a2lp.label.sources import Embedding
+    from a2lp.label.tool import classify_files
+
+    how = Embedding(backbone, weights, view, device, on_corrupt, cache)
+    with saying_how_to_go_on(), progress_bar() as progress:
+        task, result = classify_files(
+            source,
+            labels,
+            out,
+            how,
+            force=force,
+            link=link,
+            method=method,
+            abstain=abstain,
+            reject=reject,
+            seed=seed,
+            progress=progress,
+        )
+    for key in task.skipped:
+        typer.echo(f"skipped, since it cannot be read: {key}", err=True)
+    _print_summary(task, result, source, labels, out)
+
+
+@contextmanager
+def saying_how_to_go_on() -> Iterator[None]:
+    """Name the option for damaged images, and tell what an interruption costs."""
+    try:
+        yield
+    except CorruptImageError as error:
+        raise InputError(f"{error} On the command line: --on-corrupt skip.") from error
+    except KeyboardInterrupt:
+        typer.echo("interrupted: what is embedded is kept; the same command goes on from there.", err=True)
+        raise typer.Exit(130) from None
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
+    """One bar on stderr for one thing after the other; without a terminal, a line on how much is to be embedded."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True, highlight=False)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+        doing = ""
+
+        def report(what: str, done: int, total: int) -> None:
+            nonlocal doing
+            if what != doing:
+                doing = what
+                bar.reset(task, total=total, description=what)
+                if what == "embedding" and total:
+                    console.print(f"{total} images are not in the cache yet and are embedded", soft_wrap=True)
+            bar.update(task, completed=done, total=total)
+
+        yield report
+
+
+def _print_summary(task: Task, result: Labelled, source: str, labels: str, out: str) -> None:
+    """What was done, what it is worth, and what to do next."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    columns, n = result.table, len(result)
+    new = n - int(columns["given"].sum())
+    what = "images" if task.pool.kind == "images" else "points"
+    console.print(f"{source}: {n} {what}, {n - new} labelled by you, {new} by a2lp -> {out}")
+    if not new:
+        return
+    console.print(f"method {result.method}: {result.answer.reason}")
+    console.print(_class_table(result))
+    worth = result.assessment
+    accuracy, low, high = (f"{100 * share:.0f}" for share in (worth.accuracy, worth.low, worth.high))
+    console.print(
+        f"Expected accuracy on those {new}, judged by your labels: {accuracy} % (95 % interval {low} to {high} %)."
+    )
+    console.print(f"{int((columns['confidence'] < DOUBT).sum())} of them are doubtful (confidence below {DOUBT}).")
+    unreached = int((~columns["reached"]).sum())
+    if unreached:
+        console.print(f"{unreached} have no chain of neighbours to a labelled one; their labels are not worth much.")
+    for line in _suspicious(result):
+        console.print(line)
+    console.print(
+        f"Next: look at the least confident ones, add their labels to {labels} and run this again with --force; "
+        f"`a2lp suggest {source} --labels {labels}` names those whose labels help most."
+    )
+
+
+def _class_table(result: Labelled) -> object:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("class", overflow="fold")
+    for name in ("yours", "labelled", "confidence"):
+        table.add_column(name, justify="right")
+    columns = result.table
+    new = ~columns["given"]
+    classes = sorted(result.classes.tolist(), key=lambda name: -int((columns["label"] == name).sum()))
+    for name in classes[:_MOST_CLASSES]:
+        of = columns["label"] == name
+        mean = f"{columns['confidence'][of & new].mean():.2f}" if (of & new).any() else ""
+        table.add_row(Text(str(name)), str(int((of & ~new).sum())), str(int((of & new).sum())), mean)
+    if len(classes) > _MOST_CLASSES:
+        table.add_row(Text(f"and {len(classes) - _MOST_CLASSES} more classes"))
+    unlabelled = sum(label is None for label in columns["label"])
+    if unlabelled:
+        table.add_row(Text("(left unlabelled)"), "", str(unlabelled))
+    return table
+
+
+def _suspicious(result: Labelled) -> list[str]:
+    """Given labels that look wrong, the surest first."""
+    rows = list(result.assessment.mistakes)
+    if not rows:
+        return []
+    keys, labels = result.table[result.key], result.table["label"]
+    shown = ", ".join(f"{keys[row]} ({labels[row]})" for row in rows[:5])
+    more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+    return [f"{len(rows)} of your labels disagree with their neighbours and may be mistakes: {shown}{more}"]

@@ -1,0 +1,199 @@
+"""Where labels go: tables, Label Studio's tasks, or folders of images named by class (``folders``).
+
+Nothing is replaced unless that is asked for, and everything appears whole or not at all: it is written under a
+temporary name beside the target, and renamed.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from a2lp._version import __version__
+from a2lp.errors import A2LPError, InputError, MissingExtraError
+from a2lp.features.common import replacing
+from a2lp.label import folders
+from a2lp.label.classify import Labelled
+
+Write = Callable[[Labelled, Path], None]
+
+
+def write_csv(result: Labelled, path: Path) -> None:
+    """One line for each point, under a line of column names."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(result.table)
+        writer.writerows([_cell(value) for value in row.values()] for row in result.rows())
+
+
+def write_parquet(result: Labelled, path: Path) -> None:
+    """One row for each point."""
+    pyarrow = _pyarrow()
+    pyarrow.parquet.write_table(pyarrow.table({name: list(column) for name, column in result.table.items()}), path)
+
+
+def write_jsonl(result: Labelled, path: Path) -> None:
+    """One JSON object a line for each point."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        for row in result.rows():
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def write_label_studio(result: Labelled, path: Path) -> None:
+    """Tasks of Label Studio: labels of the user as annotations, the others as predictions with their scores.
+
+    The tags of the labelling interface are ``<Image name="image" value="$image"/>`` and ``<Choices name="choice"
+    toName="image">``; images are served from the folder that ``LOCAL_FILES_DOCUMENT_ROOT`` names.
+    """
+    tasks = []
+    for row in result.rows():
+        choice = {"from_name": "choice", "to_name": "image", "type": "choices", "value": {"choices": [row["label"]]}}
+        data = row | {"image": f"/data/local-files/?d={quote(str(row[result.key]))}"}
+        task: dict[str, Any] = {"data": data, "annotations": [], "predictions": []}
+        if row["given"]:
+            task["annotations"] = [{"result": [choice]}]
+        elif row["label"] is not None:
+            version = f"a2lp {__version__} {result.method}"
+            task["predictions"] = [{"model_version": version, "score": row["confidence"], "result": [choice]}]
+        tasks.append(task)
+    path.write_text(json.dumps(tasks, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+TABLES: dict[str, Write] = {
+    ".csv": write_csv,
+    ".parquet": write_parquet,
+    ".jsonl": write_jsonl,
+    ".json": write_label_studio,
+}
+
+
+def check_output(
+    out: str | Path,
+    *,
+    force: bool = False,
+    classes: Sequence[str] = (),
+    paths: Sequence[Path] | None = None,
+    source: Path | None = None,
+) -> None:
+    """Refuse at the start what would be refused at the end.
+
+    Parameters
+    ----------
+    out : str or Path
+        A file, whose extension says its kind, or a folder to make.
+    force : bool
+        Whether it may be there already, to be replaced.
+    classes : sequence of str
+        The classes, which folders are named by.
+    paths : sequence of Path, optional
+        The images that are put into folders.
+    source : Path, optional
+        The folder that the images are in; the output is no part of it.
+    """
+    path = Path(out)
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: there is no directory {path.parent}. Create it first.")
+    if is_folder(out):
+        folders.check(path, force=force, classes=classes, paths=paths, source=source)
+        return
+    if path.suffix.lower() not in TABLES:
+        raise InputError(
+            f"{path} has the extension {path.suffix!r}; labels are written as {', '.join(TABLES)} (Label Studio), or "
+            f"into a folder for each class: for that, end the name with a slash, {path}{os.sep}"
+        )
+    if path.suffix.lower() == ".parquet":
+        _pyarrow()
+    if path.is_dir():
+        raise InputError(f"{path} is a directory; expected the name of a file to write. Choose another name.")
+    if path.exists() and not force:
+        raise InputError(f"{path} exists already. Choose another name, or replace it with --force.")
+
+
+def write_output(
+    result: Labelled,
+    out: str | Path,
+    *,
+    force: bool = False,
+    link: bool = False,
+    paths: Sequence[Path] | None = None,
+    source: Path | None = None,
+) -> None:
+    """Write labels as the name of the output says; see ``check_output``.
+
+    Parameters
+    ----------
+    result : Labelled
+        What to write.
+    out : str or Path
+        A .csv, .parquet, .jsonl or .json file (Label Studio's tasks), or a folder.
+    force : bool
+        Whether what is already there is replaced.
+    link : bool
+        Whether folders get symbolic links to the images instead of copies.
+    paths, source
+        As in ``check_output``.
+    """
+    path = Path(out)
+    check_output(out, force=force, classes=[str(name) for name in result.classes], paths=paths, source=source)
+    with _writing(path):
+        if is_folder(out):
+            folders.write(result, path, paths or (), link, write_csv)
+            return
+        _remove_leftovers(path)
+        with replacing(path) as temporary:
+            TABLES[path.suffix.lower()](result, temporary)
+
+
+def is_folder(out: str | Path) -> bool:
+    """Whether a name is that of a folder: one without extension, or with a slash at its end."""
+    return not Path(out).suffix or str(out).endswith(("/", os.sep))
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except A2LPError:
+        raise
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise InputError(
+            f"{path} cannot be written ({reason}). Check the directory's permissions and its space."
+        ) from error
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Temporary files of runs that were killed while they wrote this one; not those of runs that are alive."""
+    if os.name != "posix":  # elsewhere, asking after a process could end it
+        return
+    for file in path.parent.iterdir():
+        found = re.fullmatch(rf"\.{re.escape(path.name)}\.([0-9]+)\.tmp", file.name)
+        if found:
+            try:
+                os.kill(int(found[1]), 0)
+            except ProcessLookupError:
+                file.unlink(missing_ok=True)
+            except PermissionError:  # of another user, and alive
+                continue
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.4f}" if isinstance(value, float) else value
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingExtraError("writing .parquet files", "pyarrow", "label") from error
+    return pyarrow

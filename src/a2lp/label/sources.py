@@ -1,0 +1,208 @@
+"""What is to be labelled: a folder of images, a list of their paths, or a feature file.
+
+``find_points`` names the points and computes nothing, so that labels can be checked against their keys before the
+minutes that embedding takes; ``embed_points`` gives the vectors. ``open_source`` does both.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import numpy as np
+
+from a2lp.errors import InputError
+from a2lp.features import load
+from a2lp.features.common import listed
+from a2lp.features.files import FORMATS
+
+NDArray = np.ndarray[Any, Any]
+Kind = Literal["images", "features"]
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it, and of how much."""
+
+STDIN = "-"
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """What a source holds.
+
+    Attributes
+    ----------
+    keys : tuple of str
+        What the user calls the points, all different: the path under the folder, the path as it was listed, the name
+        that the feature file has for the row, or the row's number.
+    paths : tuple of Path or None
+        Where the images are; None for a feature file.
+    features : array (n, d) or None
+        The vectors of a feature file; None for images, which are yet to be embedded.
+    """
+
+    keys: tuple[str, ...]
+    paths: tuple[Path, ...] | None = None
+    features: NDArray | None = None
+
+    def __post_init__(self) -> None:
+        twice = [key for key, count in Counter(self.keys).items() if count > 1]
+        if twice:
+            raise InputError(
+                f"the source has several points of the same name: {listed(twice, 5)}. Points are known by their names; "
+                "make these differ, or leave all but one of each out."
+            )
+
+    @property
+    def kind(self) -> Kind:
+        """Whether these are images, or vectors already."""
+        return "features" if self.paths is None else "images"
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Points with their vectors.
+
+    Attributes
+    ----------
+    keys : tuple of str
+        What the user calls the points.
+    x : array (n, d)
+        Their vectors.
+    kind : {"images", "features"}
+        What the source was.
+    paths : tuple of Path or None
+        Where the images are.
+    rows : array (n,)
+        Which points of the source these are: not all of them where images that cannot be read were skipped.
+    """
+
+    keys: tuple[str, ...]
+    x: NDArray
+    kind: Kind
+    paths: tuple[Path, ...] | None
+    rows: NDArray
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """How images become vectors; see ``a2lp.images``.
+
+    Attributes
+    ----------
+    backbone : str
+        The network; the default one brings its weights.
+    weights : Path or None
+        The network's weights, where it brings none.
+    view : str or None
+        What the network sees, ``RESIZE/CROP``; None for its own.
+    device : str
+        ``"auto"`` is CUDA where there is some, else the CPU.
+    on_corrupt : {"refuse", "skip"}
+        What becomes of images that cannot be read.
+    cache : Path or None
+        Where vectors are kept, so that no image is embedded twice.
+    """
+
+    backbone: str = "efficientnet_lite0"
+    weights: Path | None = None
+    view: str | None = None
+    device: str = "auto"
+    on_corrupt: str = "refuse"
+    cache: Path | None = None
+
+
+def open_source(source: str | Path, how: Embedding | None = None, progress: Progress | None = None) -> Pool:
+    """The points of a source and their vectors.
+
+    Parameters
+    ----------
+    source : str or Path
+        A folder of images, a feature file or the name of a bundled set, or ``"-"`` for paths on standard input.
+    how : Embedding, optional
+        For images.
+    progress : callable, optional
+        Told how many images are embedded.
+    """
+    return embed_points(find_points(source), how or Embedding(), progress)
+
+
+def find_points(source: str | Path) -> Points:
+    """The points of a source; images are looked for, not read."""
+    if str(source) == STDIN:
+        return listed_images(_lines(sys.stdin.read()))
+    path = Path(source)
+    if path.is_dir():
+        return _folder(path)
+    found = load(source)
+    return Points(found.files or tuple(map(str, range(len(found)))), features=found.features)
+
+
+def listed_images(files: Iterable[str]) -> Points:
+    """Images by their paths, each of which is its key."""
+    keys = tuple(files)
+    if not keys:
+        raise InputError("standard input lists no paths. Send one path a line, such as: ls *.jpg | a2lp classify - ...")
+    missing = [key for key in keys if not Path(key).is_file()]
+    if missing:
+        raise InputError(
+            f"{len(missing)} of the {len(keys)} listed paths are no files: {listed(missing, 5)}. List paths as they "
+            f"are seen from {Path.cwd()}, one a line."
+        )
+    return Points(keys, tuple(map(Path, keys)))
+
+
+def embed_points(points: Points, how: Embedding, progress: Progress | None = None) -> Pool:
+    """The vectors of points: those of the feature file, or from the backbone and its cache."""
+    if points.features is not None:
+        return Pool(points.keys, points.features, "features", None, np.arange(len(points.keys)))
+    from a2lp.images import View
+    from a2lp.images.backbones import create
+    from a2lp.images.datasets import ImageSet
+    from a2lp.images.datasets.sources import Files
+    from a2lp.images.embed import embed
+
+    paths = points.paths or ()
+    network = create(how.backbone, how.weights, view=None if how.view is None else View.parse(how.view))
+    images = ImageSet("images", None, None, points.keys, Files(Path(), [str(path) for path in paths]))
+    with TemporaryDirectory() as folder:  # the vectors are in the cache; the file itself is not needed
+        made = embed(
+            images,
+            network,
+            Path(folder) / "pool.npz",
+            device=how.device,
+            workers=os.cpu_count() or 1,
+            on_corrupt=how.on_corrupt,  # type: ignore[arg-type]  # checked there
+            cache=how.cache,
+            progress=progress,
+        )
+    row_of = {key: row for row, key in enumerate(points.keys)}
+    rows = [row_of[key] for key in made.files or ()]
+    return Pool(
+        tuple(points.keys[row] for row in rows),
+        made.features,
+        "images",
+        tuple(paths[row] for row in rows),
+        np.array(rows, dtype=np.int64),
+    )
+
+
+def _folder(root: Path) -> Points:
+    from a2lp.images.datasets.decode import EXTENSIONS
+    from a2lp.images.datasets.folders import image_files
+
+    files, others = image_files(root, root)
+    if not files:
+        inside = sorted(path for path in root.iterdir() if path.suffix.lower() in FORMATS)
+        hint = f"For the feature file in it, give {inside[0]}." if inside else "Give the folder that holds them."
+        raise InputError(f"{root} has {others} files and no image ({', '.join(sorted(EXTENSIONS))}). {hint}")
+    return Points(tuple(files), tuple(root / file for file in files))
+
+
+def _lines(text: str) -> Sequence[str]:
+    """Paths one a line, or separated by NUL as ``find -print0`` writes them."""
+    return [line for line in (text.split("\0") if "\0" in text else text.splitlines()) if line.strip()]

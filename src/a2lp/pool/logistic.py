@@ -1,0 +1,50 @@
+"""Multinomial logistic regression on few labelled points of many dimensions, small enough to be fitted on every click.
+
+Minimised: the summed cross-entropy plus ``penalty / 2`` times the squared coefficients (the intercept is free), by
+L-BFGS in float32 products. On unit vectors anything from 0.001 to 0.1 gives the same accuracy within 0.3 points.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
+
+from a2lp.pool.neighbours import NdArray
+
+PENALTY = 0.01
+_ROUNDS = 100  # the coefficients still change after that many, and the labels do not
+
+
+def fit(points: NdArray, targets: NdArray, penalty: float = PENALTY) -> NdArray:
+    """The coefficients (d + 1, c), the intercept last, for points (s, d) and their class distributions (s, c)."""
+    if len(points) < points.shape[1]:
+        # the coefficients lie in the span of the points, so fewer numbers than d are searched for
+        span = np.linalg.qr(points.T)[0]  # (d, s)
+        inner = fit(points @ span, targets, penalty)
+        return np.vstack([span @ inner[:-1], inner[-1:]])
+    d, c = points.shape[1], targets.shape[1]
+
+    def loss(flat: NdArray) -> tuple[float, NdArray]:
+        w = flat.reshape(d + 1, c).astype(points.dtype)
+        a = scores(points, w)
+        a -= a.max(axis=1, keepdims=True)
+        p = np.exp(a)
+        total = p.sum(axis=1, keepdims=True)
+        p /= total
+        value = -(targets * (a - np.log(total))).sum(dtype=np.float64) + 0.5 * penalty * np.square(w[:-1]).sum()
+        error = p - targets  # (s, c)
+        gradient = np.vstack([points.T @ error + penalty * w[:-1], error.sum(axis=0)])
+        return float(value), gradient.ravel().astype(np.float64)
+
+    options = {"maxiter": _ROUNDS, "ftol": 1e-6}
+    with threadpool_limits(1):  # products of this size wait longer for threads than they take
+        found = minimize(loss, np.zeros((d + 1) * c), jac=True, method="L-BFGS-B", options=options)
+    coefficients: NdArray = found.x.reshape(d + 1, c).astype(points.dtype)
+    return coefficients
+
+
+def scores(points: NdArray, coefficients: NdArray) -> NdArray:
+    """Logits (n, c) of points (n, d)."""
+    answer: NdArray = points @ coefficients[:-1] + coefficients[-1]
+    return answer

@@ -1,0 +1,270 @@
+"""``a2lp classify`` as a shell sees it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+import a2lp
+from a2lp.cli.app import app
+from a2lp.features import load
+
+SMALL = ("--backbone", "resnet12", "--view", "36/32", "--device", "cpu")
+COLOURS = {"auk": (40, 60, 200), "tern": (230, 230, 90), "wren": (150, 40, 30)}
+
+
+def write_images(folder: Path, n: int, side: int = 40) -> None:
+    """n images in ``folder``, of the three colours in turn."""
+    image: Any = pytest.importorskip("PIL.Image")
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    for i in range(n):
+        pixels = np.clip(np.array(list(COLOURS.values())[i % 3]) + rng.normal(0, 25, (side, side, 3)), 0, 255)
+        image.fromarray(pixels.astype(np.uint8)).save(folder / f"{i:03d}.png")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: vectors of digits and labels of forty of them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("A2LP_CACHE", str(tmp_path / "cache"))
+    digits = load("digits")
+    assert digits.labels is not None
+    np.savez("digits.npz", features=digits.features[:300], files=[f"scan {i}" for i in range(300)])
+    Path("labels.csv").write_text("id,label\n" + "".join(f"scan {i},digit {digits.labels[i]}\n" for i in range(40)))
+    return tmp_path
+
+
+@pytest.fixture
+def photos(folder: Path) -> Path:
+    """Thirty images in ``photos``, and labels of six of them."""
+    pytest.importorskip("torch")
+    write_images(folder / "photos", 30)
+    names = list(COLOURS)
+    Path("few.csv").write_text("path,label\n" + "".join(f"{i:03d}.png,{names[i % 3]}\n" for i in range(6)))
+    return folder
+
+
+def run(*arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(app, ["classify", *arguments], input=stdin)
+
+
+def read(path: str) -> list[dict[str, str]]:
+    with Path(path).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.usefixtures("folder")
+def test_vectors() -> None:
+    truth = load("digits").labels
+    assert truth is not None
+    result = run("digits.npz", "--labels", "labels.csv", "--out", "out.csv")
+    assert result.exit_code == 0, result.stderr
+    rows = read("out.csv")
+    assert [row["id"] for row in rows] == [f"scan {i}" for i in range(300)]
+    columns = ["id", "label", "confidence", "second", "margin", "reached", "nearest", "given", "novelty"]
+    assert list(rows[0]) == columns
+    right = [row["label"] == f"digit {truth[i]}" for i, row in enumerate(rows)]
+    assert all(right[:40])
+    assert np.mean(right[40:]) > 0.8
+    assert all(row["nearest"].startswith("scan ") and int(row["nearest"][5:]) < 40 for row in rows)
+
+    out = result.stdout
+    assert "digits.npz: 300 points, 40 labelled by you, 260 by a2lp -> out.csv" in out
+    assert "Expected accuracy on those 260, judged by your labels: " in out
+    assert "95 % interval" in out
+    assert "digit 7" in out
+    assert "a2lp suggest digits.npz --labels labels.csv" in out
+
+    result = run("digits.npz", "--labels", "labels.csv", "--out", "out.csv")
+    assert result.exit_code == 2
+    assert "--force" in result.stderr
+    result = run("digits.npz", "--labels", "labels.csv", "--out", "out.csv", "--force", "--abstain", "0.9")
+    assert result.exit_code == 0, result.stderr
+    some = read("out.csv")
+    for row, before in zip(some, rows, strict=True):
+        sure = float(before["confidence"]) >= 0.9 or before["given"] == "true"
+        assert row["label"] == (before["label"] if sure else "")
+    (line,) = [line for line in result.stdout.splitlines() if "(left unlabelled)" in line]
+    assert int(line.split()[-1]) == sum(not row["label"] for row in some)
+
+
+@pytest.mark.usefixtures("photos")
+def test_images() -> None:
+    result = run("photos", "--labels", "few.csv", "--out", "out.jsonl", *SMALL)
+    assert result.exit_code == 0, result.stderr
+    assert "30 images are not in the cache yet" in result.stderr
+    rows = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
+    assert [row["label"] for row in rows] == [list(COLOURS)[i % 3] for i in range(30)]
+
+    # the same by folders, from a list, with class folders as labels; nothing is embedded again
+    for row in rows[:6]:
+        Path("examples", row["label"]).mkdir(parents=True, exist_ok=True)
+        Path("examples", row["label"], row["path"]).write_bytes(Path("photos", row["path"]).read_bytes())
+    paths = "".join(f"photos/{row['path']}\n" for row in rows)
+    result = run("-", "--labels", "examples", "--out", "sorted", "--link", *SMALL, stdin=paths)
+    assert result.exit_code == 0, result.stderr
+    assert "cache" not in result.stderr
+    for row in rows:
+        assert Path("sorted", row["label"], row["path"]).resolve() == Path("photos", row["path"]).resolve()
+
+
+@pytest.mark.usefixtures("photos")
+def test_damaged_images() -> None:
+    Path("photos/020.png").write_bytes(b"no image")
+    result = run("photos", "--labels", "few.csv", "--out", "out.csv", *SMALL)
+    assert result.exit_code == 2
+    assert "photos/020.png" in result.stderr
+    assert "--on-corrupt skip" in result.stderr
+    result = run("photos", "--labels", "few.csv", "--out", "out.csv", *SMALL, "--on-corrupt", "skip")
+    assert result.exit_code == 0, result.stderr
+    assert "cannot be read: 020.png" in result.stderr
+    assert len(read("out.csv")) == 29
+    for i in (0, 3):
+        Path(f"photos/{i:03d}.png").write_bytes(b"no image")
+    result = run("photos", "--labels", "few.csv", "--out", "new.csv", *SMALL, "--on-corrupt", "skip")
+    assert result.exit_code == 2
+    assert "`auk`" in result.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kills as Unix does")
+@pytest.mark.usefixtures("photos")
+def test_kill_9_while_embedding() -> None:
+    write_images(Path("many"), 300)
+    program = "from a2lp.images import cache; cache.SHARD_SECONDS = 0\nfrom a2lp.cli.app import main; main()"
+    environment = os.environ | {"PYTHONPATH": str(Path(a2lp.__file__).parents[1])}
+    command = [sys.executable, "-c", program, "classify", "many", "--labels", "few.csv", "--out", "out.csv"]
+    process = subprocess.Popen([*command, *SMALL], env=environment, stderr=subprocess.PIPE)
+    for _ in range(6000):
+        if process.poll() is not None or list(Path("cache").glob("features/*/*.npz")):
+            break
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert process.stderr
+    process.stderr.close()
+    assert not Path("out.csv").exists()
+    result = run("many", "--labels", "few.csv", "--out", "out.csv", *SMALL)
+    assert result.exit_code == 0, result.stderr
+    assert 0 < int(result.stderr.split()[0]) < 300  # of the 300, those that were not embedded before the kill
+    assert len(read("out.csv")) == 300
+
+
+QUICK = ("digits.npz", "--labels", "labels.csv")
+BAD: dict[str, tuple[tuple[str, ...], str]] = {
+    "no source": (("nowhere.npz", "--labels", "labels.csv", "--out", "new.csv"), "nowhere.npz"),
+    "an unknown name": (("digitz", "--labels", "labels.csv", "--out", "new.csv"), "'digits'"),
+    "a source without images": (("empty", "--labels", "labels.csv", "--out", "new.csv"), "no image"),
+    "a text as source": (("labels.csv", "--labels", "labels.csv", "--out", "new.csv"), ".csv"),
+    "a damaged source": (("cut.npz", "--labels", "labels.csv", "--out", "new.csv"), "cut.npz"),
+    "nothing on stdin": (("-", "--labels", "labels.csv", "--out", "new.csv"), "no paths"),
+    "no labels": (("digits.npz", "--labels", "nowhere.csv", "--out", "new.csv"), "nowhere.csv"),
+    "an unknown point": (("digits.npz", "--labels", "unknown.csv", "--out", "new.csv"), "`scan 900`"),
+    "contradicting labels": (("digits.npz", "--labels", "against.csv", "--out", "new.csv"), "contradict"),
+    "a label twice": (("digits.npz", "--labels", "twice.csv", "--out", "new.csv"), "'scan 1' is labelled 'a' twice"),
+    "a class without example": (("digits.npz", "--labels", "none.csv", "--out", "new.csv"), "'wren' has no example"),
+    "one class": (("digits.npz", "--labels", "one.csv", "--out", "new.csv"), "two classes"),
+    "other columns": (("digits.npz", "--labels", "columns.csv", "--out", "new.csv"), "`label`"),
+    "folders as labels of vectors": (("digits.npz", "--labels", "empty", "--out", "new.csv"), "vectors"),
+    "an unknown method": ((*QUICK, "--out", "new.csv", "--method", "autoo"), "'auto'"),
+    "abstain in per cent": ((*QUICK, "--out", "new.csv", "--abstain", "80"), "abstain=80"),
+    "abstain below zero": ((*QUICK, "--out", "new.csv", "--abstain", "-0.1"), "abstain=-0.1"),
+    "all are rejected": ((*QUICK, "--out", "new.csv", "--reject", "1"), "reject=1"),
+    "OUT is there": ((*QUICK, "--out", "there.csv"), "--force"),
+    "OUT is a folder": ((*QUICK, "--out", "folder.csv", "--force"), "folder.csv is a directory"),
+    "OUT of another kind": ((*QUICK, "--out", "new.xlsx"), ".parquet"),
+    "OUT in no folder": ((*QUICK, "--out", "no/new.csv"), "no directory no"),
+    "folders of vectors": ((*QUICK, "--out", "new"), "feature file"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.usefixtures("folder")
+def test_errors_are_one_paragraph(name: str) -> None:
+    if name in ("a source without images",):
+        pytest.importorskip("torch")
+    Path("cut.npz").write_bytes(Path("digits.npz").read_bytes()[:200])
+    Path("there.csv").write_text("mine")
+    Path("empty").mkdir()
+    Path("folder.csv").mkdir()
+    tables = {"unknown": "900,a", "against": "1,b", "twice": "1,a", "one": "2,a"}
+    for table, line in tables.items():
+        Path(f"{table}.csv").write_text(f"id,label\nscan 1,a\nscan {line}\n")
+    Path("none.csv").write_text("id,label\nscan 1,a\nscan 2,b\n,wren\n")
+    Path("columns.csv").write_text("name,class\nscan 1,a\n")
+    before = set(Path().iterdir())
+    arguments, part = BAD[name]
+    result = run(*arguments, stdin="")
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert part in result.stderr
+    assert set(Path().iterdir()) == before
+    assert Path("there.csv").read_text() == "mine"
+
+
+WITHOUT = """
+from importlib.machinery import PathFinder
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *rest: None if name == {!r} else find(name, *rest)
+from a2lp.cli.app import main
+main()
+"""
+
+
+@pytest.mark.usefixtures("folder")
+def test_extras_that_are_not_installed() -> None:
+    Path("photos").mkdir()
+    Path("photos/000.png").touch()
+    environment = os.environ | {"PYTHONPATH": str(Path(a2lp.__file__).parents[1])}
+    for package, source, out, extra in (
+        ("torch", "photos", "new.csv", "images"),
+        ("pyarrow", "digits.npz", "new.parquet", "label"),
+    ):
+        command = [sys.executable, "-c", WITHOUT.format(package), "classify", source, "--labels", "labels.csv"]
+        done = subprocess.run([*command, "--out", out], env=environment, capture_output=True, text=True)
+        assert done.returncode == 2
+        assert f"pip install 'a2lp[{extra}]'" in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.usefixtures("photos")
+def test_errors_of_images_come_before_anything_is_embedded() -> None:
+    Path("unknown.csv").write_text("path,label\n000.png,auk\nzzz.png,wren\n")
+    Path("slash.csv").write_text("path,label\n000.png,auk\n001.png,a/b\n")
+    for labels, out, said in (
+        ("unknown.csv", "new.csv", "`zzz.png`"),
+        ("slash.csv", "sorted", "'a/b'"),
+        ("few.csv", "photos/sorted", "lies in the source"),
+        ("few.csv", "photos", "photos"),
+        ("photos", "new.csv", "no folders"),
+    ):
+        result = run("photos", "--labels", labels, "--out", out, *SMALL)
+        assert result.exit_code == 2
+        assert result.stderr.startswith("error: ")
+        assert result.stderr.count("\n") == 1
+        assert said in result.stderr
+    for option, value, said in (
+        ("--backbone", "resnet13", "'resnet12'"),
+        ("--view", "big", "RESIZE/CROP"),
+        ("--device", "gpu", "'gpu'"),
+        ("--on-corrupt", "skp", "'skip'"),
+        ("--weights", "none.safetensors", "none.safetensors"),
+    ):
+        result = run("photos", "--labels", "few.csv", "--out", "new.csv", *SMALL, option, value)
+        assert result.exit_code == 2
+        assert said in result.stderr
+    assert not list(Path("cache").glob("features/*/*.npz"))
