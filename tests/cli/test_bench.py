@@ -137,7 +137,9 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path):
 def test_interrupting_says_that_it_can_go_on(tmp_path):
     args = ["bench", "--features", "digits", "--methods", "prototypical,imprinting", "--shots", "1"]
     args += ["--set", "imprinting.steps=20000", "--out", str(tmp_path)]
-    run = process(args, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    # a shell starts what runs in its background deaf to Ctrl-C, and its children inherit that
+    hearing = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    run = process(args, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **hearing)
     while not list(tmp_path.glob("records/*.json")):
         time.sleep(0.005)
     time.sleep(0.3)
