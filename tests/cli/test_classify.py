@@ -85,7 +85,7 @@ def test_vectors() -> None:
     assert "Expected accuracy on those 260, judged by your labels: " in out
     assert "95 % interval" in out
     assert "digit 7" in out
-    assert "a2lp suggest digits.npz --labels labels.csv" in out
+    assert "add their labels to labels.csv" in out
 
     result = run("digits.npz", "--labels", "labels.csv", "--out", "out.csv")
     assert result.exit_code == 2

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from a2lp.cli.progress import bar_on_stderr
 from a2lp.errors import CorruptImageError, InputError
 
 if TYPE_CHECKING:
@@ -132,26 +133,7 @@ def saying_how_to_go_on() -> Iterator[None]:
 @contextmanager
 def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
     """One bar on stderr for one thing after the other; without a terminal, a line on how much is to be embedded."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    console = Console(stderr=True, highlight=False)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=None)
+    with bar_on_stderr() as (console, bar, task):
         doing = ""
 
         def report(what: str, done: int, total: int) -> None:
@@ -191,8 +173,7 @@ def _print_summary(task: Task, result: Labelled, source: str, labels: str, out: 
     for line in _suspicious(result):
         console.print(line)
     console.print(
-        f"Next: look at the least confident ones, add their labels to {labels} and run this again with --force; "
-        f"`a2lp suggest {source} --labels {labels}` names those whose labels help most."
+        f"Next: look at the least confident ones, add their labels to {labels} and run this again with --force."
     )
 
 

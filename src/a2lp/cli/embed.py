@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from a2lp.cli.progress import bar_on_stderr
 from a2lp.errors import CorruptImageError, InputError
 
 if TYPE_CHECKING:
@@ -110,20 +111,7 @@ def embed(
 @contextmanager
 def _progress_bar() -> Iterator[Progress]:
     """A bar on stderr, and a line on how many images are to be embedded."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    console = Console(stderr=True, highlight=False)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=None)
+    with bar_on_stderr() as (console, bar, task):
         looked_up = 0
 
         def report(what: str, done: int, total: int) -> None:

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 import typer
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -17,6 +15,7 @@ from a2lp.bench import tables
 from a2lp.bench.protocol import Cell
 from a2lp.bench.records import Record, RecordStore, write_text
 from a2lp.bench.run import Progress, run
+from a2lp.cli.progress import bar_on_stderr
 from a2lp.errors import MissingExtraError
 
 _ENTRY_WIDTH = 14  # "78.93 ±0.79" and its padding
@@ -30,16 +29,7 @@ def note(text: str) -> None:
 @contextmanager
 def progress_bar(what: str) -> Iterator[Progress]:
     """A bar on stderr for the tasks of one cell after the other."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    console = Console(stderr=True)
-    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(what, total=None)
+    with bar_on_stderr() as (console, bar, task):
 
         def report(cell: Cell, done: int) -> None:
             if done == 0:
