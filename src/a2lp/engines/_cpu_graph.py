@@ -26,7 +26,10 @@ def _scan(typingctx, bits, start, length, limit):
         integer, lanes = ir.IntType(width), VECTOR_BYTES // (width // 8)
         vector = ir.VectorType(integer, lanes)
         base = data_of(context, builder, signature.args[0], array)
-        constant = lambda v: ir.Constant(vector, [v] * lanes)  # noqa: E731
+
+        def constant(v: int) -> Any:
+            return ir.Constant(vector, [v] * lanes)
+
         most, least = constant(2 ** (width - 1) - 1), constant(-(2 ** (width - 1)))
         wide = splat(builder, vector, builder.trunc(limit, integer) if width < 64 else limit)
         zero = ir.Constant(start.type, 0)

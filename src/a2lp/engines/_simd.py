@@ -143,7 +143,10 @@ def make_product(vectors: int, *, subtract: bool, indexed: bool) -> Any:
         _, vector, lanes = vector_type(out_type)
         x, y, out = (data_of(context, builder, t, v) for t, v in ((x_type, x), (y_type, y), (out_type, out)))
         integer = x0.type
-        constant = lambda v: ir.Constant(integer, v)  # noqa: E731
+
+        def constant(v: int) -> Any:
+            return ir.Constant(integer, v)
+
         places = [
             builder.add(o0, builder.add(builder.mul(o_row, constant(a)), constant(b * lanes)))
             for a in range(ROWS)
@@ -191,7 +194,10 @@ def dot_block(typingctx, x, x0, y, y0, row, length, out, o0, o_row):
         scalar, vector, lanes = vector_type(out_type)
         x, y, out = (data_of(context, builder, t, v) for t, v in ((x_type, x), (y_type, y), (out_type, out)))
         integer = x0.type
-        constant = lambda v: ir.Constant(integer, v)  # noqa: E731
+
+        def constant(v: int) -> Any:
+            return ir.Constant(integer, v)
+
         zero = ir.Constant(vector, [0.0] * lanes)
         loop = Loop(builder, constant(0), length, constant(lanes), [zero] * (ROWS * ROWS))
 
