@@ -25,6 +25,7 @@ from a2lp import (
     TaskBatch,
     create,
 )
+import a2lp
 from a2lp.errors import A2LPWarning, InputError
 from a2lp.estimators.base import preprocess_beside
 from a2lp.preprocess import preprocess
@@ -303,8 +304,9 @@ def test_preprocessing_beside_fitted_points_is_preprocessing() -> None:
     points = np.random.default_rng(0).normal(size=(30, 6))
     for name in ("l2", "plc", "none"):
         np.testing.assert_allclose(preprocess_beside(name, points, points), preprocess(name, points), rtol=1e-12)
-    mean = points.mean(axis=0)
-    np.testing.assert_array_equal(preprocess_beside("cl2n", points, points, mean), preprocess("cl2n", points, mean))
+    base = a2lp.BaseStatistics.of(points, np.arange(30) % 3)
+    for name in ("cl2n", "whiten"):
+        np.testing.assert_array_equal(preprocess_beside(name, points, points, base), preprocess(name, points, base))
 
 
 @pytest.mark.parametrize("estimator", ALL)
@@ -353,7 +355,7 @@ def test_feature_names_are_kept() -> None:
         (LabelPropagationClassifier(kernel="precomputed"), np.eye(4) - 0.5, "smallest affinity is -0.5"),
         (LabelPropagationClassifier(alpha=1), np.eye(4), "alpha=1 must be"),
         (A2LPClassifier(n_neighbors=0), np.eye(4), "n_neighbors=0 must be"),
-        (PrototypicalClassifier(preprocess="cl2n"), np.eye(4), "base_mean"),
+        (PrototypicalClassifier(preprocess="cl2n"), np.eye(4), "base is None"),
         (
             A2LPClassifier(),
             np.ones((20_001, 2), dtype=np.float32),

@@ -14,6 +14,7 @@ PUBLIC = {
     "A2LPClassifier",
     "A2LPError",
     "A2LPWarning",
+    "BaseStatistics",
     "ImprintingClassifier",
     "LabelPropagationClassifier",
     "Method",

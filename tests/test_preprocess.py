@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 import a2lp
 from a2lp.arrays import namespace, to_numpy
 from a2lp.errors import InputError, ShapeError, UnknownNameError
-from a2lp.preprocess import NAMES, cl2n, l2, plc, preprocess
+from a2lp.preprocess import NAMES, l2, plc, preprocess
 
 LIBRARIES = {"numpy": np.asarray, "torch": torch.asarray, "array_api_strict": array_api_strict.asarray}
 
@@ -95,40 +95,56 @@ def test_each_task_is_centred_on_itself() -> None:
         np.testing.assert_allclose(whole[i : i + 1], plc(points[i : i + 1]), rtol=1e-13)
 
 
+def statistics(mean: Any, cov: Any = None) -> a2lp.BaseStatistics:
+    mean = np.asarray(mean, dtype=float)
+    return a2lp.BaseStatistics(mean, mean[None], np.eye(len(mean)) if cov is None else cov)
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("mean", [np.array([0.5, -1.0, 2.0]), [0.5, -1.0, 2.0], torch.tensor([0.5, -1.0, 2.0])])
-def test_cl2n_subtracts_the_base_mean_then_l2(library: str, mean: Any) -> None:
+def test_cl2n_subtracts_the_base_mean_then_l2(library: str) -> None:
     points = np.array([[[1.0, 2.0, 3.0], [0.5, -1.0, 2.0], [-4.0, 0.0, 0.0]]])
-    found = to_numpy(cl2n(LIBRARIES[library](points), mean))
+    found = to_numpy(preprocess("cl2n", LIBRARIES[library](points), statistics([0.5, -1.0, 2.0])))
     expected = [plain_l2([x - m for x, m in zip(v, [0.5, -1.0, 2.0], strict=True)]) for v in points[0].tolist()]
     np.testing.assert_allclose(found[0], expected, rtol=1e-14)
     assert (found[0, 1] == 0).all()  # a point at the mean is a zero vector, not NaN
 
 
-BAD_MEANS: dict[str, tuple[Any, type[InputError], str]] = {
-    "none": (None, InputError, "base_mean is None.*Pass base_mean"),
-    "another width": (np.zeros(4), ShapeError, r"\(4,\).*3 dimensions.*\(3,\).*same backbone"),
-    "a row too many": (np.zeros((1, 3)), ShapeError, r"\(1, 3\).*\(3,\)"),
-    "a number": (0.0, ShapeError, r"\(\).*\(3,\)"),
-    "NaN": ([0.0, np.nan, 0.0], InputError, "base_mean.*nan"),
-    "text": (["a", "b", "c"], InputError, "base_mean"),
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_whiten_makes_the_spread_within_classes_round(library: str) -> None:
+    """By another route: a linear solve with the Cholesky factor gives the same lengths and angles as the root."""
+    rng = np.random.default_rng(1)
+    mean, root = rng.normal(size=6), rng.normal(size=(6, 6))
+    cov = root @ root.T
+    points = rng.normal(size=(2, 9, 6))
+    found = to_numpy(preprocess("whiten", LIBRARIES[library](points), statistics(mean, cov)))
+    factor = np.linalg.cholesky(cov + 0.3 * np.trace(cov) / 6 * np.eye(6))
+    other = l2(np.linalg.solve(factor, (points - mean).swapaxes(1, 2)).swapaxes(1, 2))
+    expected = other @ other.swapaxes(1, 2)
+    np.testing.assert_allclose(found @ found.swapaxes(1, 2), expected, rtol=0, atol=1e-5)
+
+
+BAD_BASES: dict[str, tuple[Any, type[InputError], str]] = {
+    "none": (None, InputError, "base is None.*Pass base=a2lp.BaseStatistics"),
+    "another width": (statistics(np.zeros(4)), ShapeError, r"4 dimensions.*have 3.*same backbone"),
+    "a mean": (np.zeros(3), InputError, "ndarray.*must be BaseStatistics"),
 }
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize(("mean", "kind", "words"), BAD_MEANS.values(), ids=BAD_MEANS)
-def test_bad_base_means_are_named(library: str, mean: Any, kind: type[InputError], words: str) -> None:
+@pytest.mark.parametrize("name", ["cl2n", "whiten"])
+@pytest.mark.parametrize(("base", "kind", "words"), BAD_BASES.values(), ids=BAD_BASES)
+def test_bad_bases_are_named(name: str, base: Any, kind: type[InputError], words: str) -> None:
     with pytest.raises(kind, match=words):
-        cl2n(LIBRARIES[library](np.ones((1, 2, 3))), mean)
+        preprocess(name, np.ones((1, 2, 3)), base)
 
 
 def test_by_name() -> None:
     points = np.random.default_rng(0).normal(size=(2, 4, 3))
-    mean = np.array([0.1, 0.2, 0.3])
-    answers = {"l2": l2(points), "plc": plc(points), "cl2n": cl2n(points, mean), "none": points}
-    assert set(answers) == set(NAMES)
+    base = statistics([0.1, 0.2, 0.3])
+    centred = l2(points - base.mean)
+    answers = {"l2": l2(points), "plc": plc(points), "cl2n": centred, "none": points}
+    assert {*answers, "whiten"} == set(NAMES)
     for name, expected in answers.items():
-        np.testing.assert_array_equal(preprocess(name, points, mean), expected)
+        np.testing.assert_allclose(preprocess(name, points, base), expected, rtol=1e-6)
     with pytest.raises(UnknownNameError, match=r"unknown preprocess 'l3'.*'l2'"):
         preprocess("l3", points)
 
@@ -149,16 +165,16 @@ def test_float64_of_any_size_has_its_direction(size: float) -> None:
     np.testing.assert_allclose(l2(np.array([[[3.0, 4.0]]]) * size), [[[0.6, 0.8]]], rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["l2", "plc", "cl2n", "none"])
+@pytest.mark.parametrize("name", NAMES)
 def test_methods_preprocess_support_query_and_unlabelled_together(name: str) -> None:
     rng = np.random.default_rng(4)
     support, query, unlabelled = rng.normal(size=(2, 3, 5)), rng.normal(size=(2, 6, 5)), rng.normal(size=(2, 4, 5))
-    labels, mean = [[0, 1, 1], [1, 0, 1]], rng.normal(size=5)
-    together = preprocess(name, np.concatenate([support, query, unlabelled], axis=1), mean)
+    labels, base = [[0, 1, 1], [1, 0, 1]], statistics(rng.normal(size=5))
+    together = preprocess(name, np.concatenate([support, query, unlabelled], axis=1), base)
     by_hand = a2lp.TaskBatch(together[:, :3], labels, together[:, 3:9], together[:, 9:])
     for method in ("prototypical", "lp"):
         params = {"n_neighbors": 4} if method == "lp" else {}
         batch = a2lp.TaskBatch(support, labels, query, unlabelled)
-        found = a2lp.create(method, preprocess=name, base_mean=mean, **params).predict(batch)
+        found = a2lp.create(method, preprocess=name, base=base, **params).predict(batch)
         expected = a2lp.create(method, preprocess="none", **params).predict(by_hand)
         np.testing.assert_allclose(found.scores, expected.scores, rtol=0, atol=1e-12)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from a2lp.estimators import ImprintingClassifier as ImprintingClassifier
     from a2lp.estimators import LabelPropagationClassifier as LabelPropagationClassifier
     from a2lp.estimators import PrototypicalClassifier as PrototypicalClassifier
+    from a2lp.features.statistics import BaseStatistics as BaseStatistics
     from a2lp.methods.base import Method as Method
     from a2lp.methods.registry import create as create
     from a2lp.tasks.batch import Prediction as Prediction
@@ -24,6 +25,7 @@ _WHERE = {
     "A2LPClassifier": "a2lp.estimators",
     "A2LPError": "a2lp.errors",
     "A2LPWarning": "a2lp.errors",
+    "BaseStatistics": "a2lp.features.statistics",
     "ImprintingClassifier": "a2lp.estimators",
     "LabelPropagationClassifier": "a2lp.estimators",
     "Method": "a2lp.methods.base",

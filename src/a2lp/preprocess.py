@@ -7,32 +7,32 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from a2lp.arrays import Array, like, namespace, to_numpy
+from a2lp.arrays import Array, like, namespace
 from a2lp.errors import InputError, ShapeError, UnknownNameError
 
-NAMES = ("l2", "plc", "cl2n", "none")
+NAMES = ("l2", "plc", "cl2n", "whiten", "none")
+USES_BASE = ("cl2n", "whiten")  # these need statistics of the base classes
 
 _PLC_OFFSET = 1e-6  # inside the power, as in the authors' code: a zero entry becomes +1e-3
 
 
-def preprocess(name: str, points: Array, base_mean: Any = None) -> Array:
+def preprocess(name: str, points: Array, base: Any = None) -> Array:
     """Apply a preprocessing by name to the points of each task.
 
     Parameters
     ----------
-    name : {"l2", "plc", "cl2n", "none"}
+    name : {"l2", "plc", "cl2n", "whiten", "none"}
     points : array (b, n, d)
-    base_mean : array (d,), optional
-        Mean of the base classes' features; ``cl2n`` needs it, the others ignore it.
+    base : BaseStatistics, optional
+        What is known of the base classes; ``cl2n`` and ``whiten`` need it, the others ignore it.
     """
     if name == "l2":
         return l2(points)
     if name == "plc":
         return plc(points)
-    if name == "cl2n":
-        return cl2n(points, base_mean)
+    if name in USES_BASE:
+        mean = like(require_base(name, base, points.shape[-1]).mean, points, dtype=points.dtype)
+        return l2(points - mean) if name == "cl2n" else whiten(points, mean, like(base.whitening, points, points.dtype))
     if name == "none":
         return points
     raise UnknownNameError("preprocess", name, NAMES)
@@ -77,27 +77,32 @@ def power_l2(points: Array) -> Array:
     return l2(xp.where(points < 0, -rooted, rooted))
 
 
-def cl2n(points: Array, base_mean: Any) -> Array:
-    """The base classes' mean subtracted, then L2 (SimpleShot)."""
-    if base_mean is None:
+def whiten(points: Array, mean: Array, matrix: Array) -> Array:
+    """The base classes' mean subtracted, their spread within classes made round, then L2."""
+    return l2((points - mean) @ matrix)
+
+
+def require_base(name: str, base: Any, n_dims: int) -> Any:
+    """Statistics of the base classes that fit points of ``n_dims`` dimensions, or an error that tells how to get them.
+
+    Parameters
+    ----------
+    name : str
+        Who needs them.
+    base : BaseStatistics or None
+    n_dims : int
+    """
+    how = "Pass base=a2lp.BaseStatistics.of(features, labels) of the base classes (on the command line: --base FILE)"
+    if base is None:
         raise InputError(
-            "preprocess='cl2n' subtracts the mean of the base classes' features, and base_mean is None. Pass "
-            "base_mean=... of shape (d,) (on the command line: --base FILE), or choose 'plc', which centres each task "
-            "on itself."
+            f"{name!r} needs statistics of the base classes, and base is None. {how}, or choose a preprocessing that "
+            "does without, such as 'plc', which centres each task on itself."
         )
-    try:
-        values = to_numpy(base_mean).astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"base_mean is not an array of numbers; it must be one of shape ({points.shape[-1]},). Take the mean over "
-            "features of the base classes."
-        ) from error
-    if not np.isfinite(values).all():
-        raise InputError("base_mean holds nan or inf; it must be finite. Look at the features it was taken over.")
-    mean = like(values, points, dtype=points.dtype)
-    if mean.shape != (points.shape[-1],):
+    if not (hasattr(base, "whitening") and hasattr(base, "mean")):
+        raise InputError(f"base is of type {type(base).__name__}; it must be BaseStatistics. {how}.")
+    if base.mean.shape != (n_dims,):
         raise ShapeError(
-            f"base_mean has shape {tuple(mean.shape)}; the points have {points.shape[-1]} dimensions, so it must be "
-            f"({points.shape[-1]},). Take the mean over features of the same backbone."
+            f"base has {base.mean.shape[0]} dimensions and the points have {n_dims}; they must be the same. Take "
+            "statistics of features of the same backbone."
         )
-    return l2(points - mean)
+    return base

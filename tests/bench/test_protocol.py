@@ -8,7 +8,7 @@ import pytest
 
 from a2lp.bench.protocol import draw_episodes, given_episodes, make_method, plan_sweep
 from a2lp.errors import A2LPWarning, ClassTooSmallError, InputError, UnknownNameError
-from a2lp.features import FeatureSet
+from a2lp.features import BaseStatistics, FeatureSet
 
 SIZES = {"n_way": 3, "n_query": 5, "n_tasks": 4, "seed": 0}
 
@@ -89,10 +89,11 @@ def test_sweep_is_the_whole_grid(digits):
     assert all(c.params["preprocess"] == "plc" for c in cells)
 
 
-def test_base_mean_goes_to_cl2n_alone(digits):
-    mean = digits.features.mean(axis=0)
-    np.testing.assert_allclose(make_method("lp", {"preprocess": "cl2n"}, digits).base_mean, mean, rtol=1e-5)
-    assert make_method("lp", {"preprocess": "l2"}, digits).base_mean is None
+def test_base_goes_to_those_who_use_it(digits):
+    base = BaseStatistics.of(digits.features, digits.labels)
+    for how in ("cl2n", "whiten"):
+        assert make_method("lp", {"preprocess": how}, base).base is base
+    assert make_method("lp", {"preprocess": "l2"}, base).base is None
 
 
 def test_values_of_the_wrong_kind_and_unknown_parameters():

@@ -79,7 +79,7 @@ BAD = {
     "unknown sampler": ([*QUICK, "--sampler", "balancd"], "'balanced'"),
     "a sampler that needs more": ([*QUICK, "--sampler", "k_eff"], "k_eff"),
     "unknown preprocess": ([*QUICK, "--preprocess", "l3"], "'l2'"),
-    "cl2n without base": ([*QUICK, "--preprocess", "cl2n"], "base_mean"),
+    "cl2n without base": ([*QUICK, "--preprocess", "cl2n"], "base is None"),
     "unknown engine": ([*QUICK, "--engine", "fast"], "engine"),
     "unknown device": ([*QUICK, "--device", "gpu"], "'gpu'"),
     "unknown format": ([*QUICK, "--format", "jsn"], "'json'"),

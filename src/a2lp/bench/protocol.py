@@ -20,13 +20,15 @@ import numpy as np
 
 from a2lp._version import __version__
 from a2lp.errors import A2LPWarning, InputError
-from a2lp.features import FeatureSet
+from a2lp.features import BaseStatistics, FeatureSet
 from a2lp.methods.base import Method
 from a2lp.methods.registry import create, method_class
 from a2lp.tasks.lists import TaskList
 from a2lp.tasks.samplers import draw
 
 Params = Mapping[str, Any]
+
+OWN = "own"  # in a list of preprocessings: each method's own default
 
 # These samplers take the number of queries of a whole task, the others that of a class.
 _COUNT_QUERIES_PER_TASK = {"dirichlet", "k_eff"}
@@ -178,10 +180,10 @@ def given_episodes(features: FeatureSet, tasks: TaskList) -> Episodes:
 def plan(
     episodes: Sequence[Episodes],
     methods: Sequence[str],
-    preprocess: Sequence[str],
+    preprocess: Sequence[str] = (OWN,),
     *,
     settings: Mapping[str, Params] | None = None,
-    base: FeatureSet | None = None,
+    base: BaseStatistics | None = None,
     engine: str = "auto",
     device: str = "cpu",
 ) -> list[Cell]:
@@ -189,16 +191,18 @@ def plan(
 
     Parameters
     ----------
+    preprocess : sequence of str
+        Names of preprocessings; ``"own"`` is each method's default.
     settings : mapping of method name to parameters, optional
         Parameters that differ from a method's defaults.
-    base : FeatureSet, optional
-        Features of the base classes; ``cl2n`` subtracts their mean.
+    base : BaseStatistics, optional
+        What is known of the base classes, for methods and preprocessings that use it.
     engine, device : str
         ``engine`` goes to the methods that have one.
     """
     settings = settings or {}
     made = [
-        [(name, make_method(name, {"preprocess": how, **settings.get(name, {})}, base, engine)) for name in methods]
+        [(name, make_method(name, {**named(how), **settings.get(name, {})}, base, engine)) for name in methods]
         for how in preprocess
     ]
     return [Cell(each, name, method, device) for alike in made for each in episodes for name, method in alike]
@@ -210,7 +214,7 @@ def plan_sweep(
     grid: Mapping[str, Sequence[Any]],
     *,
     params: Params,
-    base: FeatureSet | None = None,
+    base: BaseStatistics | None = None,
     engine: str = "auto",
     device: str = "cpu",
 ) -> list[Cell]:
@@ -222,14 +226,18 @@ def plan_sweep(
     return [Cell(each, method, one, device) for one in made for each in episodes]
 
 
-def make_method(name: str, params: Params, base: FeatureSet | None = None, engine: str = "auto") -> Method:
-    """Create a method; it gets ``engine`` where it has one, and the mean of ``base`` where it is of use."""
+def make_method(name: str, params: Params, base: BaseStatistics | None = None, engine: str = "auto") -> Method:
+    """Create a method; it gets ``engine`` where it has one, and ``base`` where it uses it."""
     own = {f.name for f in dataclasses.fields(method_class(name))}
     if "engine" in own:
         params = {"engine": engine, **params}
-    if base is not None and params.get("preprocess") == "cl2n":
-        params = {"base_mean": base.features.mean(axis=0, dtype=np.float64).astype(np.float32), **params}
-    return create(name, **params)
+    method = create(name, **params)
+    return dataclasses.replace(method, base=base) if method.uses_base and method.base is None else method
+
+
+def named(preprocess: str) -> dict[str, Any]:
+    """A preprocessing as a parameter of a method; nothing for the method's own."""
+    return {} if preprocess == OWN else {"preprocess": preprocess}
 
 
 def _sha256(arrays: Iterable[np.ndarray[Any, Any] | None]) -> str:
@@ -243,8 +251,8 @@ def _sha256(arrays: Iterable[np.ndarray[Any, Any] | None]) -> str:
 
 def _plain(value: Any) -> Any:
     """A parameter as JSON has it."""
-    if isinstance(value, np.ndarray):
-        return f"sha256:{_sha256([value])}"
+    if isinstance(value, BaseStatistics):
+        return f"sha256:{_sha256([value.mean, value.class_means, value.within_cov])}"
     if isinstance(value, tuple):
         return [_plain(v) for v in value]
     return value

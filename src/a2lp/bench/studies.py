@@ -108,7 +108,7 @@ def task_picture(cell: Cell, index: int) -> TaskPicture:
     batch = tasks.batch(cell.episodes.features.features)
     method: Any = cell.method
     before, after = dataclasses.replace(method, steps=0).predict(batch), method.predict(batch)
-    points = l2(preprocess(method.preprocess, batch.points, method.base_mean))[0]
+    points = l2(preprocess(method.preprocess, batch.points, method.base))[0]
     s, q = batch.n_support, batch.n_query
     centre = points.mean(axis=0)
     _, sizes, axes = np.linalg.svd(points - centre, full_matrices=False)

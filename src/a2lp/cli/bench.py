@@ -25,7 +25,9 @@ def bench(
     queries: options.Queries = 15,
     tasks: options.Tasks = 1000,
     sampler: options.Sampler = "balanced",
-    preprocess: Annotated[str, typer.Option(help="Of l2, plc, cl2n and none.", metavar="LIST")] = "l2",
+    preprocess: Annotated[
+        str, typer.Option(help="Of own (each method's), l2, plc, cl2n, whiten and none.", metavar="LIST")
+    ] = "own",
     seed: options.Seed = 0,
     tasks_file: Annotated[
         str | None, typer.Option(help="Run exactly the tasks of this .npz file.", metavar="FILE")
@@ -59,7 +61,7 @@ def bench(
 
     from a2lp.bench import protocol, records, tables
     from a2lp.cli import output
-    from a2lp.features import load
+    from a2lp.features import load, load_base
 
     store = None if out is None else records.RecordStore(out)
     vectors = load(features)
@@ -76,7 +78,7 @@ def bench(
         chosen,
         options.names(preprocess, "--preprocess"),
         settings=settings,
-        base=None if base is None else load(base),
+        base=None if base is None else load_base(base),
         engine=engine,
         device=device,
     )

@@ -27,7 +27,11 @@ Settings = Annotated[
     typer.Option("--set", help="A parameter of a method or sampler; may be repeated.", metavar="NAME.PARAM=VALUE"),
 ]
 Base = Annotated[
-    str | None, typer.Option(help="Features of the base classes; cl2n subtracts their mean.", metavar="NAME|FILE")
+    str | None,
+    typer.Option(
+        help="Features of the base classes, or their statistics, for cl2n, whiten and methods that need them.",
+        metavar="NAME|FILE",
+    ),
 ]
 Engine = Annotated[str, typer.Option(help="Engine of the methods that have one.")]
 Device = Annotated[str, typer.Option(help="cpu (NumPy), torch (torch on the CPU), or cuda.")]

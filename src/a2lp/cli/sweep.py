@@ -28,7 +28,7 @@ def sweep(
     queries: options.Queries = 15,
     tasks: options.Tasks = 200,
     sampler: options.Sampler = "balanced",
-    preprocess: Annotated[str, typer.Option(help="One of l2, plc, cl2n and none.")] = "l2",
+    preprocess: Annotated[str, typer.Option(help="One of own (the method's), l2, plc, cl2n, whiten and none.")] = "own",
     seed: options.Seed = 0,
     set_: options.Settings = [],  # noqa: B006  typer copies it
     base: options.Base = None,
@@ -45,7 +45,7 @@ def sweep(
     from a2lp.bench import classes as classes_
     from a2lp.bench import protocol, records, tables
     from a2lp.cli import output
-    from a2lp.features import load
+    from a2lp.features import load_base
 
     store = None if out is None else records.RecordStore(out)
     vectors, sentence = classes_.tuning_set(features, classes)
@@ -61,8 +61,8 @@ def sweep(
         [protocol.draw_episodes(vectors, sampler=sampler, n_shot=n_shot, **sizes) for n_shot in each],
         method,
         varied,
-        params={"preprocess": preprocess, **settings.get(method, {})},
-        base=None if base is None else load(base),
+        params=protocol.named(preprocess) | settings.get(method, {}),
+        base=None if base is None else load_base(base),
         engine=engine,
         device=device,
     )

@@ -178,8 +178,8 @@ def row_keys(X: Any) -> list[bytes]:
     return [row.tobytes() for row in X + 0.0]  # -0.0 becomes 0.0, which it equals
 
 
-def preprocess_beside(name: str, new: NdArray, fitted: NdArray, base_mean: Any = None) -> NdArray:
+def preprocess_beside(name: str, new: NdArray, fitted: NdArray, base: Any = None) -> NdArray:
     """New points (m, d), preprocessed with what the fitted ones (n, d) give: for plc, their mean."""
     if name == "plc":
         return np.asarray(plc(new, centre=power_l2(fitted).mean(axis=0)))
-    return np.asarray(preprocess(name, new, base_mean))
+    return np.asarray(preprocess(name, new, base))

@@ -40,7 +40,7 @@ class _GraphClassifier(TransductiveClassifier):
         return Answer.of(prediction)
 
     def _unit(self, X: NdArray) -> NdArray:
-        points = preprocess_beside(self.preprocess, X, self.X_, self.base_mean)
+        points = preprocess_beside(self.preprocess, X, self.X_, self.base)
         return np.asarray(l2(points)) if self.preprocess == "none" else points
 
     def _induce(self, X: NdArray) -> Answer:
@@ -95,8 +95,8 @@ class LabelPropagationClassifier(_GraphClassifier):
         Probabilities are softmax(tau * scores).
     preprocess : {"l2", "plc", "cl2n", "none"}
         What is done to the points first; new points are centred as the fitted ones were.
-    base_mean : array (d,), optional
-        What ``cl2n`` subtracts.
+    base : BaseStatistics, optional
+        What is known of the base classes, for ``cl2n`` and ``whiten``.
     kernel : {"cosine", "precomputed"}
         ``"precomputed"``: X is a graph of non-negative affinities (n, n), dense or sparse, of which
         (X + X') / 2 without self-loops is used; of the other parameters only ``alpha`` and ``tau`` count.
@@ -133,7 +133,7 @@ class LabelPropagationClassifier(_GraphClassifier):
         alpha: float = 0.8,
         tau: float = 15.0,
         preprocess: str = "l2",
-        base_mean: Any = None,
+        base: Any = None,
         kernel: str = "cosine",
         engine: str = "auto",
     ) -> None:
@@ -142,7 +142,7 @@ class LabelPropagationClassifier(_GraphClassifier):
         self.alpha = alpha
         self.tau = tau
         self.preprocess = preprocess
-        self.base_mean = base_mean
+        self.base = base
         self.kernel = kernel
         self.engine = engine
 
@@ -205,8 +205,8 @@ class A2LPClassifier(_GraphClassifier):
         Steps and learning rate of the adaptation; 0 steps are label propagation.
     preprocess : {"l2", "plc", "cl2n", "none"}
         What is done to the points first; new points are centred as the fitted ones were.
-    base_mean : array (d,), optional
-        What ``cl2n`` subtracts.
+    base : BaseStatistics, optional
+        What is known of the base classes, for ``cl2n`` and ``whiten``.
     numerics : {"exact", "official", "official_cpu"}
         The loss without cancellation, or the float32 arithmetic of the published code on a GPU or on a CPU.
     optimizer : {"adam", "gd"}
@@ -240,7 +240,7 @@ class A2LPClassifier(_GraphClassifier):
         steps: int = 1000,
         lr: float = 1e-4,
         preprocess: str = "l2",
-        base_mean: Any = None,
+        base: Any = None,
         numerics: str = "exact",
         optimizer: str = "adam",
         kernel: str = "cosine",
@@ -253,7 +253,7 @@ class A2LPClassifier(_GraphClassifier):
         self.steps = steps
         self.lr = lr
         self.preprocess = preprocess
-        self.base_mean = base_mean
+        self.base = base
         self.numerics = numerics
         self.optimizer = optimizer
         self.kernel = kernel

@@ -28,7 +28,7 @@ class _WeightClassifier(TransductiveClassifier):
         return None if labelled.all() else Answer.of(prediction)
 
     def _induce(self, X: NdArray) -> Answer:
-        points = preprocess_beside(self.preprocess, X, self.X_, self.base_mean)
+        points = preprocess_beside(self.preprocess, X, self.X_, self.base)
         return self._compare(points)
 
     def _compare(self, points: NdArray, **changes: Any) -> Answer:
@@ -50,8 +50,8 @@ class PrototypicalClassifier(_WeightClassifier):
         Probabilities are softmax(-tau * squared distance).
     preprocess : {"l2", "plc", "cl2n", "none"}
         What is done to the points first.
-    base_mean : array (d,), optional
-        What ``cl2n`` subtracts.
+    base : BaseStatistics, optional
+        What is known of the base classes, for ``cl2n`` and ``whiten``.
 
     Attributes
     ----------
@@ -68,10 +68,10 @@ class PrototypicalClassifier(_WeightClassifier):
 
     _method = "prototypical"
 
-    def __init__(self, *, tau: float = 15.0, preprocess: str = "l2", base_mean: Any = None) -> None:
+    def __init__(self, *, tau: float = 15.0, preprocess: str = "l2", base: Any = None) -> None:
         self.tau = tau
         self.preprocess = preprocess
-        self.base_mean = base_mean
+        self.base = base
 
 
 class ImprintingClassifier(_WeightClassifier):
@@ -88,8 +88,8 @@ class ImprintingClassifier(_WeightClassifier):
         Steps and learning rate of Adam.
     preprocess : {"l2", "plc", "cl2n", "none"}
         What is done to the points first.
-    base_mean : array (d,), optional
-        What ``cl2n`` subtracts.
+    base : BaseStatistics, optional
+        What is known of the base classes, for ``cl2n`` and ``whiten``.
 
     Attributes
     ----------
@@ -106,13 +106,13 @@ class ImprintingClassifier(_WeightClassifier):
         steps: int = 1000,
         lr: float = 1e-4,
         preprocess: str = "l2",
-        base_mean: Any = None,
+        base: Any = None,
     ) -> None:
         self.tau = tau
         self.steps = steps
         self.lr = lr
         self.preprocess = preprocess
-        self.base_mean = base_mean
+        self.base = base
 
     def _compare(self, points: NdArray, **changes: Any) -> Answer:
         return super()._compare(points, steps=0)

@@ -15,7 +15,7 @@ from array_api_compat import device
 from a2lp.arrays import Array, chunks, concat_batches, namespace, on_host, softmax
 from a2lp.errors import InputError, UnknownNameError
 from a2lp.preprocess import NAMES as PREPROCESS_NAMES
-from a2lp.preprocess import preprocess
+from a2lp.preprocess import USES_BASE, preprocess
 from a2lp.tasks.batch import Prediction, TaskBatch
 
 # How much of a batch's vectors is preprocessed at a time: memory stays bounded however many tasks come. On a device
@@ -52,10 +52,10 @@ class Method(ABC):
 
     Parameters
     ----------
-    preprocess : {"l2", "plc", "cl2n", "none"}
-        What is done to the vectors of a task first.
-    base_mean : array (d,), optional
-        Mean of the base classes' features, for ``cl2n``.
+    preprocess : {"l2", "plc", "cl2n", "whiten", "none"}
+        What is done to the vectors of a task first; each method's default is what its authors do.
+    base : BaseStatistics, optional
+        What is known of the base classes, for ``cl2n``, ``whiten`` and methods that need it themselves.
     tau : float
         Probabilities are softmax(tau * scores).
     """
@@ -64,12 +64,22 @@ class Method(ABC):
     needs_base: ClassVar[bool] = False
 
     preprocess: str = "l2"
-    base_mean: Any = field(default=None, repr=False, compare=False)
+    base: Any = field(default=None, repr=False, compare=False)
     tau: float = 15.0
 
     def __post_init__(self) -> None:
         require_name("preprocess", self.preprocess, PREPROCESS_NAMES)
         require_number("tau", self.tau, "positive", lambda v: v > 0, "The paper uses 15.")
+
+    @property
+    def uniform(self) -> bool:
+        """Whether this method, as it is set, takes every class to have equally many queries."""
+        return self.assumes_uniform or getattr(self, "marginal", None) == "uniform"
+
+    @property
+    def uses_base(self) -> bool:
+        """Whether this method, as it is set, looks at statistics of the base classes."""
+        return self.needs_base or self.preprocess in USES_BASE
 
     def predict(self, batch: TaskBatch, callback: Callable[[Any], object] | None = None) -> Prediction:
         """Label the queries of every task of a batch.
@@ -115,7 +125,7 @@ class Method(ABC):
         """Solve a block of tasks; also which engine ran, and why."""
 
     def _points(self, batch: TaskBatch) -> Points:
-        points = preprocess(self.preprocess, batch.points, self.base_mean)
+        points = preprocess(self.preprocess, batch.points, self.base)
         s = batch.n_support
         return Points(points[:, :s, :], points[:, s:, :], batch.codes, batch.n_classes, batch.n_query)
 

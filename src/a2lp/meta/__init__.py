@@ -1,0 +1,1 @@
+"""Methods with parts that are trained on base classes; they need torch."""
