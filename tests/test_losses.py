@@ -1,4 +1,4 @@
-"""The two numerics of the anchors' cross-entropy against automatic differentiation, and against each other."""
+"""Losses against automatic differentiation, and the numerics of the anchors' cross-entropy against each other."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 import a2lp
 from a2lp import features
-from a2lp.errors import UnknownNameError
-from a2lp.losses import by_numerics
+from a2lp.bench.statistics import paired_difference
+from a2lp.errors import InputError, UnknownNameError
+from a2lp.losses import Terms, by_numerics, evaluate, make_terms
 from a2lp.tasks.samplers import draw
 
 
@@ -106,3 +107,88 @@ def test_exact_keeps_what_saturation_would_lose() -> None:
 def test_unknown_numerics(name: Any) -> None:
     with pytest.raises(UnknownNameError, match="exact, official"):
         by_numerics(name)
+
+
+def entropy(p: Any) -> Any:
+    return -(p * torch.where(p > 0, p, 1.0).log()).sum(-1)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("queries", ["soft", "norm2"])
+@pytest.mark.parametrize("anchors", ["soft", "others"])
+def test_all_terms_are_float64_autograd(anchors: str, queries: str, dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    labels = np.eye(4)[[[0, 1, 2, 3, 3], [3, 1, 0, 2, 2]]]
+    support, rest = (labels + 0.2 * rng.random((2, 5, 4))).astype(dtype), rng.random((2, 9, 4)).astype(dtype)
+    rest[0, 1] = 0  # no label reaches it
+    rest[1, :, 2] = 0  # this label reaches no point
+    rest[0, 2] *= 1e-30  # its squares are no float32
+    terms = Terms(anchors, 0.5, queries, 0.3, 0.7)
+    found = evaluate(terms, "exact", support, rest, labels.astype(dtype), tau=6.0, scale=0.2)
+    S, R = (torch.tensor(x.astype(np.float64), requires_grad=True) for x in (support, rest))
+    Y = torch.tensor(labels)
+    logits = 6.0 * (S - Y if anchors == "others" else S)
+    given = -(Y * torch.log_softmax(logits, -1)).sum(-1).mean(-1)
+    total = (R * R).sum(-1, keepdim=True)
+    p = torch.softmax(6.0 * R, -1) if queries == "soft" else R * R / torch.where(total > 0, total, 1.0)
+    loss = 0.5 * given + 0.3 * entropy(p).mean(-1) - 0.7 * entropy(p.mean(-2))
+    loss.sum().backward()
+    tolerance: Any = {"rtol": 1e-12 if dtype == np.float64 else 1e-5, "atol": 1e-15 if dtype == np.float64 else 1e-7}
+    assert all(x is not None and x.dtype == dtype for x in found)
+    np.testing.assert_allclose(found.value, loss.detach().numpy(), **tolerance)
+    np.testing.assert_allclose(found.d_anchors, S.grad.numpy(), **tolerance)
+    np.testing.assert_allclose(found.d_rest, R.grad.numpy(), **tolerance)
+
+
+def test_an_anchors_own_label_hides_what_others_say() -> None:
+    """At tau = 15 eq. 7 is about as sure of a good anchor as of one whose neighbours all say otherwise."""
+    good, bad = np.array([[[1.3, 0.0]]]), np.array([[[1.0, 0.3]]])
+    own = [evaluate(Terms(), "exact", z, z, np.eye(2)[None, :1], tau=15.0, scale=1.0).value[0] for z in (good, bad)]
+    others = [
+        evaluate(Terms(anchors="others"), "exact", z, z, np.eye(2)[None, :1], tau=15.0, scale=1.0).value[0]
+        for z in (good, bad)
+    ]
+    assert max(own) < 1e-4
+    assert others[0] < 0.02 and others[1] > 4
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("cross_entropy", ["loss='cross_entropy'", "mapping such as"]),
+        (None, ["loss=None", "Leave it out"]),
+        ({"entropi": 1}, ["'entropi'", "Did you mean 'entropy'"]),
+        ({"anchors": "hard"}, ["'hard'", "others, soft"]),
+        ({"queries": "norm"}, ["'norm'", "norm2, soft"]),
+        ({"entropy": -1}, ["entropy=-1", "0 or more"]),
+        ({"marginal": float("nan")}, ["marginal=nan", "0 or more"]),
+        (Terms(weight="1"), ["weight='1'", "0 or more"]),  # type: ignore[arg-type]
+    ],
+)
+def test_bad_losses_are_named_with_rule_and_remedy(given: Any, words: list[str]) -> None:
+    with pytest.raises(InputError) as raised:
+        a2lp.create("a2lp", loss=given)
+    for word in words:
+        assert word in str(raised.value)
+
+
+def test_a_loss_is_kept_as_terms() -> None:
+    paper: Any = a2lp.create("a2lp")
+    other: Any = a2lp.create("a2lp", loss={"entropy": 1})
+    assert paper.loss == Terms() == make_terms({}) and not paper.uniform
+    assert other.loss == Terms(entropy=1.0) and not other.uniform
+    assert a2lp.create("a2lp", loss=Terms(marginal=0.1)).uniform
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", ["balanced", "dirichlet"])
+def test_a2lp_plus_is_above_a2lp_in_a_tenth_of_the_steps(sampler: str) -> None:
+    cub = features.load("cub")
+    n_query = 15 if sampler == "balanced" else 75
+    tasks = draw(sampler, cub.labels, seed=3, n_way=5, n_shot=1, n_query=n_query, n_tasks=100)
+    batch = tasks.batch(cub.features)
+    plus, paper = (a2lp.create(name).predict(batch) for name in ("a2lp_plus", "a2lp"))
+    assert (10 * plus.steps <= paper.steps).all()
+    right = [(found.labels == tasks.query_labels).mean(axis=1).tolist() for found in (plus, paper)]
+    difference = paired_difference(*right)
+    assert difference.mean > difference.ci95

@@ -6,15 +6,81 @@ and takes back a value for each task and the gradient for either part (None wher
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from functools import partial
-from typing import NamedTuple, Protocol
+from numbers import Real
+from typing import Any, NamedTuple, Protocol
 
 from array_api_compat import device
 
-from a2lp.arrays import Array, namespace
-from a2lp.errors import UnknownNameError
+from a2lp.arrays import Array, namespace, softmax
+from a2lp.errors import InputError, UnknownNameError
 
 _LOG_OFFSET = 1e-12  # inside the authors' logarithm
+
+
+class Terms(NamedTuple):
+    """What the anchors are adapted by, as a sum of terms; as it stands, the paper's cross-entropy and nothing else.
+
+    weight * cross-entropy of the anchors + entropy * mean entropy of the other points' distributions
+    - marginal * entropy of the mean of these distributions.
+
+    Attributes
+    ----------
+    anchors : {"soft", "others"}
+        Which distribution of an anchor's row z its cross-entropy is of: softmax(tau z), which is sure of every
+        anchor at tau = 15, so that next to other terms it has no say; or softmax(tau (z - y)), without the label
+        that the anchor has given itself, which is not.
+    weight : float
+        Of the anchors' cross-entropy.
+    queries : {"norm2", "soft"}
+        Which distribution the other points, queries and unlabelled ones alike, have: the squares of z, divided by
+        their sum, or softmax(tau z).
+    entropy : float
+        Weight of their mean entropy: each should belong to one class.
+    marginal : float
+        Weight of the entropy of their mean: together they should belong to all.
+    """
+
+    anchors: str = "soft"
+    weight: float = 1.0
+    queries: str = "norm2"
+    entropy: float = 0.0
+    marginal: float = 0.0
+
+    @property
+    def on_queries(self) -> bool:
+        """Whether other points than the anchors have a say."""
+        return self.entropy != 0 or self.marginal != 0
+
+
+CROSS_ENTROPY = Terms()
+ANCHOR_TERMS = ("soft", "others")
+QUERY_TERMS = ("norm2", "soft")  # compiled engines are told a place in this list
+
+
+def make_terms(given: Any) -> Terms:
+    """``Terms`` from themselves or from a mapping of some of their entries, checked."""
+    if isinstance(given, Mapping):
+        for name in given:
+            if name not in Terms._fields:
+                raise UnknownNameError("term of loss:", name, Terms._fields)
+        given = Terms(**given)
+    if not isinstance(given, Terms):
+        raise InputError(
+            f"loss={given!r} must be losses.Terms, or a mapping such as {{'entropy': 0.1, 'marginal': 0.07}}. "
+            "Leave it out for the paper's cross-entropy."
+        )
+    for name, known in (("anchors", ANCHOR_TERMS), ("queries", QUERY_TERMS)):
+        if getattr(given, name) not in known:
+            raise UnknownNameError(f"{name} of loss:", getattr(given, name), known)
+    for name in ("weight", "entropy", "marginal"):
+        value: Any = getattr(given, name)
+        if not (isinstance(value, Real) and 0 <= float(value) < math.inf):
+            raise InputError(f"{name}={value!r} of loss must be a number, 0 or more. 0 leaves the term out.")
+    weight, entropy, marginal = float(given.weight), float(given.entropy), float(given.marginal)
+    return Terms(given.anchors, weight, given.queries, entropy, marginal)
 
 
 class LossValue(NamedTuple):
@@ -79,6 +145,49 @@ def cross_entropy_official(
     return LossValue(xp.astype(value, anchors.dtype), xp.astype(dz, anchors.dtype), None)
 
 
+def cross_entropy_of_others(anchors: Array, rest: Array, labels: Array, *, tau: float, scale: float) -> LossValue:
+    """Eq. 6-7 with Z - Y = alpha S Z in the place of Z: what an anchor hears from others, its own label taken away."""
+    return cross_entropy(anchors - labels, rest, labels, tau=tau, scale=scale)
+
+
+def query_terms(rest: Array, terms: Terms, tau: float) -> tuple[Array, Array]:
+    """The terms on points that are not anchors (b,), and their gradient (b, m, c)."""
+    xp = namespace(rest)
+    m = rest.shape[-2]
+    p, slope = (_softmax if terms.queries == "soft" else _squared_shares)(rest, tau)
+    mean = xp.sum(p, axis=-2, keepdims=True) / m  # (b, 1, c)
+    log_p, log_mean = _log(p), _log(mean)
+    spread = -xp.sum(p * log_p, axis=-1)  # (b, m)
+    balance = -xp.sum(mean * log_mean, axis=-1)[..., 0]  # (b,)
+    value = (terms.entropy / m) * xp.sum(spread, axis=-1) - terms.marginal * balance
+    d_p = (terms.marginal / m) * log_mean - (terms.entropy / m) * log_p  # but for what is equal in a row
+    return value, slope * (d_p - xp.sum(p * d_p, axis=-1, keepdims=True))
+
+
+def _softmax(z: Array, tau: float) -> tuple[Array, Array]:
+    """Distributions p and slopes f, such that dL/dz = f (dL/dp - p . dL/dp)."""
+    p = softmax(tau * z)
+    return p, tau * p
+
+
+def _squared_shares(z: Array, tau: float) -> tuple[Array, Array]:
+    """As ``_softmax``, of z^2 / sum(z^2); a point that no label reaches has no distribution and no say."""
+    xp = namespace(z)
+    top = xp.max(z, axis=-1, keepdims=True)
+    reached = top > 0
+    top = xp.where(reached, top, xp.ones_like(top))
+    z = xp.where(reached, z / top, xp.zeros_like(z))  # squares of small numbers would leave the range of float32
+    total = xp.sum(z * z, axis=-1, keepdims=True)
+    total = xp.where(reached, total, xp.ones_like(total))
+    return z * z / total, 2.0 * z / (total * top)
+
+
+def _log(p: Array) -> Array:
+    """log(p), and 0 at 0, where it is multiplied with 0."""
+    xp = namespace(p)
+    return xp.log(xp.where(p > 0, p, xp.ones_like(p)))
+
+
 def _warp_sum(x: Array) -> Array:
     """Sum along the last axis in the order of a CUDA warp: strided over 32 lanes, then halves onto halves."""
     xp = namespace(x)
@@ -110,3 +219,15 @@ def by_numerics(name: str) -> Loss:
     if not (isinstance(name, str) and name in _BY_NUMERICS):
         raise UnknownNameError("numerics", name, _BY_NUMERICS)
     return _BY_NUMERICS[name]
+
+
+def evaluate(
+    terms: Terms, numerics: str, anchors: Array, rest: Array, labels: Array, *, tau: float, scale: float
+) -> LossValue:
+    """All terms at Z; ``numerics`` are those of the anchors' softmax."""
+    of_anchors = cross_entropy_of_others if terms.anchors == "others" else by_numerics(numerics)
+    found = of_anchors(anchors, rest, labels, tau=tau, scale=terms.weight * scale)
+    if not terms.on_queries:
+        return found
+    value, d_rest = query_terms(rest, terms, tau)
+    return LossValue(found.value + value, found.d_anchors, d_rest)

@@ -42,6 +42,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "stops by loss": {"steps": 50, "loss_tol": 1.9e-3, "tau": 5.0},
     "stops by gradient": {"steps": 50, "grad_tol": 1.9e-3, "tau": 5.0},
     "centred": {"steps": 50, "preprocess": "plc"},
+    "anchors by others": {"steps": 50, "loss": {"anchors": "others"}},
+    "squares of queries": {"steps": 50, "loss": {"anchors": "others", "entropy": 1, "marginal": 0.7}},
+    "softmax of queries": {"steps": 50, "loss": {"weight": 1e3, "queries": "soft", "entropy": 0.1, "marginal": 0.2}},
 }
 
 
@@ -130,6 +133,18 @@ def test_float32_labels_after_the_whole_run(n_shot: int, preprocess: str) -> Non
     assert exact.scores.dtype == np.float64 and found.scores.dtype == np.float32
     # one label of 3,000 is 0.03 %; a flipped neighbour at the k-th place changes a trajectory for good
     assert (exact.labels != found.labels).mean() <= 0.001
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_unlabelled_points_count_as_queries(engine: str) -> None:
+    name, convert = ENGINES[engine]
+    support, codes, query = random_batch(np.random.default_rng(4))
+    method = a2lp.create("a2lp", engine=name, steps=20, n_neighbors=8, loss={"entropy": 1, "marginal": 1})
+    all_asked = method.predict(a2lp.TaskBatch(convert(support), codes, convert(query)))
+    some_asked = method.predict(
+        a2lp.TaskBatch(convert(support), codes, convert(query[:, :10]), unlabelled=convert(query[:, 10:]))
+    )
+    np.testing.assert_array_equal(to_numpy(some_asked.scores), to_numpy(all_asked.scores)[:, :10])
 
 
 def test_chunks_and_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,8 @@
 
 Points are ordered rest first, anchors (by class) last: the labels, and the gradient of a loss on the anchors, are
 then zero in all but the last rows, so forward substitution starts there, and one backward substitution serves
-both right-hand sides. Rows of matrices are padded with zeros to whole vectors.
+both right-hand sides. A loss that reads the other points too needs all of Z first, and two whole substitutions
+more. Rows of matrices are padded with zeros to whole vectors.
 
 Sizes: m rest + s anchors = n points, c classes, d dimensions; ``*p`` are padded sizes.
 """
@@ -17,13 +18,13 @@ from numba import njit
 
 from a2lp.engines._cpu_graph import drop_ties, kth_largest, powers, weigh
 from a2lp.engines._cpu_linear import backward, factor, forward, product
-from a2lp.engines._cpu_losses import anchor_loss
+from a2lp.engines._cpu_losses import NO_QUERIES, anchor_loss, query_loss
 from a2lp.engines._simd import ALIGN, FAST, ROWS, VECTOR_BYTES, aligned, dot_block, fast_part, round_up
 from a2lp.graph import DEGREE_OFFSET
 
 # places in the vectors of parameters
-GAMMA, ALPHA, TAU, SCALE, LR, BETA1, BETA2, EPS, LOSS_TOL, GRAD_TOL, SLACK = range(11)
-NEIGHBORS, STEPS, UPDATES, LOSS, ADAM, RENORMALIZE, CLASSES = range(7)
+GAMMA, ALPHA, TAU, SCALE, LR, BETA1, BETA2, EPS, LOSS_TOL, GRAD_TOL, SLACK, ENTROPY, MARGINAL = range(13)
+NEIGHBORS, STEPS, UPDATES, LOSS, ADAM, RENORMALIZE, CLASSES, QUERIES = range(8)
 
 
 _multiply = product(subtract=False, indexed=False)
@@ -43,7 +44,7 @@ class Workspace(NamedTuple):
     slope: Any  # (sp, np)  derivatives of the powers in the anchors' rows
     share: Any  # (sp, np)
     X: Any  # (nr, cp)  Z and the adjoint, side by side
-    adjoint: Any  # (nr, cp)  where the anchors' rows of the adjoint are solved
+    adjoint: Any  # (nr, cp)  where the adjoint is solved, as far up as dL/dZ is not zero
     XT: Any  # (2 c, np)
     H: Any  # (sp, c)  dL/dZ of the anchors
     coefficient: Any  # (ROWS, np)
@@ -58,7 +59,7 @@ class Workspace(NamedTuple):
     softmax: Any  # (c,)  float32, for the official numerics
 
 
-THRESHOLD, DEGREE, D_DEGREE, SCALES, INVERSE, PAIR, COUNT, N_VECTORS = range(8)
+THRESHOLD, DEGREE, D_DEGREE, SCALES, INVERSE, PAIR, COUNT, TAIL, MEAN, D_P, N_VECTORS = range(11)
 
 
 def make_workspace(s: int, m: int, d: int, c: int, k: int, dtype: Any) -> Workspace:
@@ -163,11 +164,13 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
     dp, np_, mp, cp = points.shape[1], U.shape[1], across.shape[1], X.shape[1]
     sp, nr, first = len(points) - m, len(U), m // ROWS * ROWS
     threshold, degree, d_degree, scale = vectors[THRESHOLD], vectors[DEGREE], vectors[D_DEGREE], vectors[SCALES]
-    inverse, pair, count = vectors[INVERSE], vectors[PAIR], vectors[COUNT]
+    inverse, pair, count, tails = vectors[INVERSE], vectors[PAIR], vectors[COUNT], vectors[TAIL]
     slack = floats[SLACK]
     V = points[m:]
     none, unit = np.int64(0), np.int64(1)
     zero, one, half = support.dtype.type(0), support.dtype.type(1), support.dtype.type(0.5)
+    reads_rest = integers[QUERIES] != NO_QUERIES
+    read = none if reads_rest else first  # the loss reads Z from here on
 
     for i in range(m):
         for j in range(d):
@@ -234,31 +237,36 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
             U[i, i] = one
         factor(U, inverse, nr, np_, lanes, rows)
 
-        for i in range(first, nr):
+        for i in range(read, nr):
             for q in range(cp):
                 X[i, q] = zero
                 adjoint[i, q] = zero
         for a in range(s):
             X[m + a, codes[a]] = one
         forward(U, inverse, X, first, nr, np_, cp, lanes, rows)
-        backward(U, inverse, X, first, nr, nr, np_, cp, lanes, rows)
+        backward(U, inverse, X, read, nr, nr, np_, cp, lanes, rows)
         last = step >= updates
         if step < steps:
             losses[step] = anchor_loss(integers[LOSS], X, m, s, c, codes, floats[TAU], floats[SCALE], H, softmax)
+            if reads_rest:
+                losses[step] += query_loss(
+                    integers[QUERIES], X, m, c, floats[TAU], floats[ENTROPY], floats[MARGINAL],
+                    adjoint, c, vectors[MEAN], vectors[D_P], tails,
+                )  # fmt: skip
             if losses[step] <= floats[LOSS_TOL]:
                 taken, converged, last = step, True, True
             for a in range(s):
                 for q in range(c):
                     adjoint[m + a, c + q] = H[a, q]
-            forward(U, inverse, adjoint, first, nr, np_, cp, lanes, rows)
-            backward(U, inverse, adjoint, first, nr, nr, np_, cp, lanes, rows)
-            for i in range(first, n):
+            forward(U, inverse, adjoint, read, nr, np_, cp, lanes, rows)
+            backward(U, inverse, adjoint, read, nr, nr, np_, cp, lanes, rows)
+            for i in range(read, n):
                 for q in range(cp):
                     X[i, q] += adjoint[i, q]
-        for i in range(first):
+        for i in range(read):
             for q in range(cp):
                 X[i, q] = zero
-        backward(U, inverse, X, none, first, nr, np_, cp, lanes, rows)
+        backward(U, inverse, X, none, read, nr, np_, cp, lanes, rows)
         # a run that only propagates, or ends here, needs no gradient
         if step == steps or (last and (converged or floats[GRAD_TOL] < 0)):
             break
@@ -275,6 +283,9 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
             for q in range(c):
                 tail += X[m + a, q] * H[a, q]
             d_degree[m + a] += half * tail
+        if reads_rest:
+            for i in range(m):
+                d_degree[i] += half * tails[i]
         for i in range(n):
             d_degree[i] /= degree[i]
         for a0 in range(0, sp, ROWS):

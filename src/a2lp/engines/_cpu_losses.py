@@ -7,12 +7,14 @@ import math
 import numpy as np
 from numba import njit
 
-from a2lp.losses import NUMERICS
+from a2lp.losses import NUMERICS, QUERY_TERMS
 
 # No fast-math here: in the official numerics, rounding is the point.
 _part = njit(nogil=True, error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 EXACT, OFFICIAL = NUMERICS.index("exact"), NUMERICS.index("official")
+OTHERS = len(NUMERICS)
+SOFT, NO_QUERIES = QUERY_TERMS.index("soft"), len(QUERY_TERMS)
 
 
 @_part
@@ -23,16 +25,18 @@ def anchor_loss(kind, Z, m, s, c, codes, tau, scale, H, scratch):
     """
     zero = Z.dtype.type(0)
     total = zero
-    if kind == EXACT:
+    if kind in (EXACT, OTHERS):
         # log(1 + sum_{j != y} exp(tau (z_j - z_y))): the small remainder is summed up, never 1 - p_y
+        label = Z.dtype.type(kind == OTHERS)  # taken out of z_y
         for a in range(s):
             z, h, y = Z[m + a], H[a], codes[a]
+            own = z[y] - label
             shift = zero
             for j in range(c):
-                shift = max(shift, tau * (z[j] - z[y]))
+                shift = shift if j == y else max(shift, tau * (z[j] - own))
             mass = zero
             for j in range(c):
-                h[j] = zero if j == y else math.exp(tau * (z[j] - z[y]) - shift)
+                h[j] = zero if j == y else math.exp(tau * (z[j] - own) - shift)
                 mass += h[j]
             factor = tau * scale / (math.exp(-shift) + mass)
             wrong = zero
@@ -79,3 +83,54 @@ def anchor_loss(kind, Z, m, s, c, codes, tau, scale, H, scratch):
                 h[j] = tau32 * (((g if j == y else np.float32(0)) - weighted) * p)
         total += -scale32 * math.log(right + np.float32(1e-12))
     return total
+
+
+@_part
+def query_loss(kind, Z, m, c, tau, entropy, marginal, out, first, mean, d_p, tail):
+    """The terms on the other points, rows 0 to m of Z; their gradient goes into columns from ``first`` of ``out``.
+
+    ``tail`` (m,) gets z . dL/dz of each point; mean (c,) and d_p (c,) are scratch.
+    """
+    zero, one = Z.dtype.type(0), Z.dtype.type(1)
+    each = one / Z.dtype.type(m)
+    spread = zero
+    for j in range(c):
+        mean[j] = zero
+    for i in range(m):  # distributions, and their mean
+        z, p = Z[i], out[i, first:]
+        top = z[0]
+        for j in range(c):
+            top = max(top, z[j])
+        mass = zero
+        if kind == SOFT:
+            for j in range(c):
+                p[j] = math.exp(tau * (z[j] - top))
+                mass += p[j]
+        else:  # in shares of the largest: squares of small numbers would leave the range of float32
+            share = one / top if top > 0 else zero
+            for j in range(c):
+                p[j] = (share * z[j]) * (share * z[j])
+                mass += p[j]
+        share = one / mass if mass > 0 else zero
+        for j in range(c):
+            p[j] *= share
+            mean[j] += p[j]
+    balance = zero
+    for j in range(c):
+        mean[j] *= each
+        log_mean = math.log(mean[j]) if mean[j] > 0 else zero
+        balance -= mean[j] * log_mean
+        mean[j] = marginal * each * log_mean
+    for i in range(m):
+        z, p = Z[i], out[i, first:]
+        average, tail[i] = zero, zero
+        for j in range(c):
+            log_p = math.log(p[j]) if p[j] > 0 else zero
+            spread -= p[j] * log_p
+            d_p[j] = mean[j] - entropy * each * log_p
+            average += p[j] * d_p[j]
+        for j in range(c):
+            slope = tau * p[j] if kind == SOFT else (p[j] + p[j]) / z[j] if z[j] > 0 else zero
+            p[j] = slope * (d_p[j] - average)
+            tail[i] += z[j] * p[j]
+    return entropy * each * spread - marginal * balance

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from a2lp import optimizers
 from a2lp.arrays import Array
-from a2lp.losses import by_numerics
+from a2lp.losses import CROSS_ENTROPY, LossValue, Terms, evaluate
 
 
 class Problem(NamedTuple):
@@ -50,6 +50,7 @@ class Settings:
     final_forward: bool = False
     loss_tol: float | None = None
     grad_tol: float | None = None
+    terms: Terms = CROSS_ENTROPY
 
     @property
     def updates(self) -> int:
@@ -64,10 +65,10 @@ class Settings:
         """The optimiser that these settings name."""
         return optimizers.make(self.optimizer, self.lr, self.betas, self.eps)
 
-    def loss(self, anchors: Array, rest: Array, labels: Array) -> tuple[Array, Array, Array | None]:
+    def loss(self, anchors: Array, rest: Array, labels: Array) -> LossValue:
         """The loss that these settings name, at Z."""
         scale = self.scale(int(anchors.shape[-2]))
-        return by_numerics(self.numerics)(anchors, rest, labels, tau=self.tau, scale=scale)
+        return evaluate(self.terms, self.numerics, anchors, rest, labels, tau=self.tau, scale=scale)
 
 
 class Result(NamedTuple):

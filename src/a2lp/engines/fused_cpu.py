@@ -10,7 +10,7 @@ from a2lp.cores import map_on_cores
 from a2lp.engines.contract import Callback, Problem, Result, Settings
 from a2lp.errors import InputError
 from a2lp.graph import tie_slack
-from a2lp.losses import NUMERICS
+from a2lp.losses import NUMERICS, QUERY_TERMS
 
 
 class FusedCPU:
@@ -21,6 +21,7 @@ class FusedCPU:
     def run(self, problem: Problem, settings: Settings, callback: Callback | None = None) -> Result:
         """Solve a batch of tasks in the precision that came in."""
         from a2lp.engines import _cpu_kernel as kernel
+        from a2lp.engines import _cpu_losses
 
         if callback is not None:
             raise InputError(
@@ -30,21 +31,24 @@ class FusedCPU:
         support, rest, codes, n_classes = problem
         b, s, d = support.shape
         m, dtype = rest.shape[1], support.dtype
-        off = -1.0  # no loss and no gradient is this small
+        off = -np.inf  # no loss and no gradient is this small
+        terms = settings.terms
         floats = np.array(
             [
-                settings.gamma, settings.alpha, settings.tau, settings.scale(s),
+                settings.gamma, settings.alpha, settings.tau, terms.weight * settings.scale(s),
                 settings.lr, *settings.betas, settings.eps,
                 off if settings.loss_tol is None else settings.loss_tol,
                 off if settings.grad_tol is None else settings.grad_tol,
-                tie_slack(dtype),
+                tie_slack(dtype), terms.entropy, terms.marginal,
             ],
             dtype,
         )  # fmt: skip
         integers = np.array(
             [
-                settings.n_neighbors, settings.steps, settings.updates, NUMERICS.index(settings.numerics),
+                settings.n_neighbors, settings.steps, settings.updates,
+                _cpu_losses.OTHERS if terms.anchors == "others" else NUMERICS.index(settings.numerics),
                 settings.optimizer == "adam", settings.renormalize, n_classes,
+                QUERY_TERMS.index(terms.queries) if terms.on_queries else _cpu_losses.NO_QUERIES,
             ],
             np.int64,
         )  # fmt: skip

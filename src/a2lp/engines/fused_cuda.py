@@ -15,7 +15,7 @@ from a2lp.arrays import chunks, concat_batches, is_torch, namespace
 from a2lp.engines import _nvrtc
 from a2lp.engines.contract import Callback, Problem, Result, Settings
 from a2lp.errors import InputError
-from a2lp.losses import NUMERICS
+from a2lp.losses import CROSS_ENTROPY, NUMERICS
 
 WARPS, PIECE = 8, 8  # of a task; and as in the kernel, dimensions of a warp's piece
 _CHUNK_BYTES = 2 << 30
@@ -63,6 +63,8 @@ def refusal(problem: Problem, settings: Settings, *, calls_back: bool = False) -
         return "a callback wants to see every step, and it runs all steps in one launch"
     if settings.renormalize or settings.grad_tol is not None:
         return "renormalize and grad_tol need the whole gradient before any of the step, and it makes both tile by tile"
+    if settings.terms != CROSS_ENTROPY:
+        return "it knows the paper's cross-entropy only, and this loss has other terms"
     _, s, d = problem.support.shape
     m = problem.rest.shape[1]
     needs = _shared_bytes(s, m, d, problem.n_classes, settings.n_neighbors)
