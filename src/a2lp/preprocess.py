@@ -41,12 +41,13 @@ def preprocess(name: str, points: Array, base: Any = None) -> Array:
 def l2(points: Array) -> Array:
     """Each vector divided by its Euclidean norm; a zero vector stays zero."""
     xp = namespace(points)
-    largest = xp.max(xp.abs(points), axis=-1, keepdims=True)
+    largest = xp.maximum(xp.max(points, axis=-1, keepdims=True), -xp.min(points, axis=-1, keepdims=True))
     one = xp.ones_like(largest)
     # the squares of float32 vectors of this size stay in range; others are brought to size first
     in_range = ((largest > 1e-15) & (largest < 1e15)) | (largest == 0)
-    points = points / xp.where(in_range, one, largest)
-    norm = xp.sqrt(xp.sum(points * points, axis=-1, keepdims=True))
+    if not bool(xp.all(in_range)):
+        points = points / xp.where(in_range, one, largest)
+    norm = xp.sqrt(xp.vecdot(points, points)[..., None])
     return points / xp.where(norm > 0, norm, one)
 
 

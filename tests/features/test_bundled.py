@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_every_bundled_set_loads_under_its_name() -> None:
-    assert set(bundled()) == {"cub", "digits"}
+    assert set(bundled()) == {"cub", "cifar_fs", "digits"}
     for name, line in bundled().items():
         found = load(name)
         n, d = found.features.shape
@@ -41,6 +41,20 @@ def test_cub() -> None:
         assert needed in notice
 
 
+def test_cifar_fs() -> None:
+    cifar = load("cifar_fs")
+    assert cifar.features.shape == (4000, 640)
+    assert cifar.labels is not None
+    assert np.bincount(cifar.labels).tolist() == [200] * 20
+    assert cifar.about["split"] == "novel"
+    notice = (files("a2lp.features") / "data" / "NOTICE").read_text()
+    for needed in ("CIFAR-100", "Krizhevsky", "cifar_fs_resnet12_novel.npz"):
+        assert needed in notice
+    whole = load(ROOT / "trained" / "cifar_fs_resnet12" / "cifar_fs_resnet12_test.npz")
+    first = [whole.files.index(file) for file in cifar.files[::500]]  # type: ignore[union-attr, index]
+    assert np.array_equal(cifar.features[::500], whole.features[first])
+
+
 def test_digits() -> None:
     digits, source = load("digits"), load_digits()
     assert digits.features.dtype == np.float32
@@ -58,12 +72,14 @@ def test_cub_has_the_order_of_saved_tasks(shared_data: Path) -> None:
     assert names.tolist() == [cub.class_name(label) for label in cub.labels]
 
 
-def test_cub_says_how_it_was_made() -> None:
-    about = load("cub").about
-    record = json.loads((ROOT / "trained" / "cub_resnet12" / "record.json").read_text())
-    config = json.loads((ROOT / "configs" / "cub_resnet12.json").read_text())
+@pytest.mark.parametrize("name", ["cub", "cifar_fs"])
+def test_sets_say_how_they_were_made(name: str) -> None:
+    about, run = load(name).about, f"{name}_resnet12"
+    record = json.loads((ROOT / "trained" / run / "record.json").read_text())
+    config = json.loads((ROOT / "configs" / f"{run}.json").read_text())
     assert about["trained"] == config["name"] == record["config"]["name"]
-    assert "/".join(str(about["view"][name]) for name in ("resize", "crop", "size")) == record["view"]
-    shards = sorted((ROOT / "trained" / "cub_resnet12").glob("weights-*.safetensors"))
+    view = (about["view"][name] for name in ("resize", "crop", "size"))
+    assert "/".join(str(size) for size in view if size is not None) == record["view"]
+    shards = sorted((ROOT / "trained" / run).glob("weights-*.safetensors"))
     digest = hashlib.sha256(b"".join(shard.read_bytes() for shard in shards)).hexdigest()
     assert about["weights"] == f"sha256:{digest}"

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from a2lp.errors import FeatureFileError, MissingExtraError, UnknownNameError
+from a2lp.errors import FeatureFileError, InputError, MissingExtraError, UnknownNameError
 from a2lp.features import FeatureSet, load, save
 
 WRITABLE = [".npz", ".npy", ".safetensors", ".parquet"]
@@ -99,6 +100,31 @@ def test_csv_of_a_spreadsheet(
 def test_npy_alone_has_no_labels(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X)
     assert load(tmp_path / "x.npy").labels is None
+
+
+def test_a_large_npy_stays_in_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("a2lp.features.numpy_files._MAPPED", 64)
+    np.save(tmp_path / "x.npy", np.arange(60, dtype=np.float16).reshape(20, 3))
+    found = load(tmp_path / "x.npy").features
+    assert isinstance(found.base, np.memmap)
+    np.testing.assert_array_equal(found, np.arange(60).reshape(20, 3))
+    (tmp_path / "cut.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:-8])
+    with pytest.raises(FeatureFileError, match="cut short or damaged"):
+        load(tmp_path / "cut.npy")
+
+
+def test_rows_that_are_not_finite_are_named_wherever_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("a2lp.features.sets._ROWS", 4)
+    x = np.ones((10, 3))
+    x[6, 2] = np.nan
+    with pytest.raises(InputError, match=r"features\[6, 2\] \(row, column\) is nan"):
+        FeatureSet(x)
+
+
+@pytest.mark.parametrize("ids", [["7", "3", "x", "1"], [7, 3, 2**40, 1]])
+def test_parquet_with_ids(tmp_path: Path, ids: list[Any]) -> None:
+    pq.write_table(pa.table({"embedding": X.tolist(), "id": ids}), tmp_path / "x.parquet")
+    assert load(tmp_path / "x.parquet").files == tuple(map(str, ids))
 
 
 @pytest.mark.parametrize("kind", ["list", "large_list", "fixed", "columns", "sliced"])

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from a2lp.errors import FeatureFileError
-from a2lp.features import statistics
+from a2lp.errors import FeatureFileError, InputError
+from a2lp.features import load, load_base, statistics
 from a2lp.features.statistics import BaseStatistics
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_they_are_those_of_another_program(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,8 +31,50 @@ def test_they_are_those_of_another_program(monkeypatch: pytest.MonkeyPatch) -> N
     assert {found.mean.dtype, found.class_means.dtype, found.within_cov.dtype} == {np.dtype(np.float32)}
 
 
+def _sphere_cov(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """As the definition reads, one class after the other."""
+    centred = features - features.mean(axis=0)
+    unit = centred / np.sqrt((centred**2).sum(axis=1, keepdims=True))
+    total, norms = np.zeros((features.shape[1],) * 2), []
+    for c in np.unique(labels):
+        scatter = np.cov(unit[labels == c].T) * (np.sum(labels == c) - 1)
+        norms.append(np.sqrt((scatter**2).sum()))
+        total += scatter / norms[-1]
+    return total / len(norms) * np.mean(norms)
+
+
+def test_the_covariance_on_the_sphere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "_BLOCK_BYTES", 8 * 5 * 7)
+    rng = np.random.default_rng(1)
+    labels = np.array([4] * 30 + [0] * 20 + [9] * 11)[rng.permutation(61)]
+    features = 3 + labels[:, None] + rng.normal(size=(61, 5)) @ rng.normal(size=(5, 5))
+    found = BaseStatistics.of(features, labels)
+    expected = _sphere_cov(features, labels)
+    np.testing.assert_allclose(found.sphere_cov, expected, rtol=1e-5, atol=1e-6 * expected.max())
+    assert found.sphere_scatter is found.sphere_cov
+    factor = found.sphere_factor.astype(np.float64)
+    assert (np.triu(factor, 1) == 0).all()
+    np.testing.assert_allclose(factor @ factor.T @ (expected + 1e-6 * np.eye(5)), np.eye(5), atol=1e-4)
+
+
+def test_without_it_the_covariance_within_classes_stands_in() -> None:
+    """Classes that are alike, with deviations that are short beside the vectors: then the two are one."""
+    rng = np.random.default_rng(2)
+    labels = np.repeat(np.arange(40), 50)
+    centres = rng.normal(size=(40, 30))
+    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
+    features = centres[labels] + 0.02 * rng.normal(size=(2000, 30)) * np.linspace(1, 3, 30)
+    found = BaseStatistics.of(features, labels)
+    stand_in = BaseStatistics(found.mean, found.class_means, found.within_cov, found.count).sphere_scatter
+    assert found.sphere_cov is not None
+    assert np.linalg.norm(stand_in - found.sphere_cov) < 0.1 * np.linalg.norm(found.sphere_cov)
+
+
 def test_one_vector_a_class_has_no_covariance() -> None:
-    assert (BaseStatistics.of(np.eye(3), [0, 1, 2]).within_cov == 0).all()
+    found = BaseStatistics.of(np.eye(3), [0, 1, 2])
+    assert (found.within_cov == 0).all()
+    assert (found.sphere_scatter == 0).all()
+    assert np.isfinite(found.sphere_factor).all()
 
 
 def test_a_file_of_them(tmp_path: Path) -> None:
@@ -38,12 +82,37 @@ def test_a_file_of_them(tmp_path: Path) -> None:
     made = BaseStatistics.of(np.random.default_rng(0).normal(size=(9, 4)), [0, 1, 2] * 3)
     made.save(path)
     again = BaseStatistics.load(path)
-    for name in ("mean", "class_means", "within_cov", "count"):
+    for name in ("mean", "class_means", "within_cov", "count", "sphere_cov"):
         np.testing.assert_array_equal(getattr(again, name), getattr(made, name))
     with pytest.raises(FeatureFileError, match="--force"):
         made.save(path)
     made.save(path, force=True)
     assert [file.name for file in tmp_path.iterdir()] == ["x_base.npz"]
+
+
+def test_a_file_of_upper_triangles(tmp_path: Path) -> None:
+    made = BaseStatistics.of(np.random.default_rng(0).normal(size=(9, 4)), [0, 1, 2] * 3)
+    path = tmp_path / "x_base.npz"
+    np.savez(path, mean=made.mean, class_means=made.class_means, within_cov=np.triu(made.within_cov))
+    np.testing.assert_array_equal(BaseStatistics.load(path).within_cov, made.within_cov)
+
+
+def test_the_bundled_ones_are_of_the_networks_base_classes() -> None:
+    found = load_base("cub")
+    kept = ROOT / "trained" / "cub_resnet12"
+    expected = BaseStatistics.load(kept / "cub_resnet12_train_base.npz")
+    for name in ("mean", "within_cov", "count"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    np.testing.assert_allclose(found.class_means, expected.class_means, rtol=1e-3, atol=1e-6)
+    base = load(kept / "cub_resnet12_train.npz")
+    assert base.labels is not None
+    exact = _sphere_cov(base.features.astype(np.float64), base.labels)
+    np.testing.assert_allclose(found.sphere_cov, exact, rtol=0, atol=1e-5 * exact.max())
+
+
+def test_a_bundled_set_without_base_classes() -> None:
+    with pytest.raises(InputError, match="'digits' has no base classes"):
+        load_base("digits")
 
 
 @pytest.mark.shared

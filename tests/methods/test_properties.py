@@ -1,10 +1,13 @@
-"""What must hold for every method, whatever the task: symmetries, kinds of arrays, probabilities."""
+"""What must hold for every method, whatever the task: the suite of ``a2lp.testing`` over the table of cases.py."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from runpy import run_path
 from typing import Any
 
-import array_api_strict
 import numpy as np
 import pytest
 import torch
@@ -12,58 +15,36 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import a2lp
-from a2lp.arrays import namespace, softmax, to_numpy
+from a2lp import testing
+from a2lp.arrays import softmax
+from a2lp.methods.base import DIRECT, direct_outcome
+from a2lp.testing import Subject, Task, random_task
 
-TUNED = {"steps": 15, "lr": 1e-3, "tau": 5.0}  # enough for the anchors to move and for labels to change
-CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    "prototypical": ("prototypical", {}),
-    "imprinting": ("imprinting", TUNED | {"numerics": "exact"}),
-    "lp-batched": ("lp", {"engine": "batched"}),
-    "lp-fused_cpu": ("lp", {"engine": "fused_cpu"}),
-    "a2lp-batched": ("a2lp", TUNED | {"engine": "batched"}),
-    "a2lp-fused_cpu": ("a2lp", TUNED | {"engine": "fused_cpu"}),
-}
-PROPAGATES = [case for case, (method, _) in CASES.items() if method in ("lp", "a2lp")]
-LIBRARIES = {"numpy": np.asarray, "torch": torch.asarray, "array_api_strict": array_api_strict.asarray}
+CASES = run_path(str(Path(__file__).with_name("cases.py")))["CASES"]
+PROPAGATES = [name for name, case in CASES.items() if case.method in ("lp", "a2lp")]
 
 every_method = pytest.mark.parametrize("case", CASES)
+# the same examples every time: with thirty methods, one that ties by chance would be found on some day or other
+few = settings(max_examples=10, deadline=None, derandomize=True)
 
 
-def test_every_method_is_here() -> None:
-    assert {method for method, _ in CASES.values()} == set(a2lp.methods())
+def subject(case: str, **params: Any) -> Subject:
+    """The method of a line of the table, with some of its parameters changed."""
+    _, given_params, transductive, class_order, _, atol = CASES[case]
+    method = a2lp.create(CASES[case].method, **given_params | params)
+    return Subject(method, transductive, class_order, atol)
 
 
-class Task:
-    """Clustered continuous data, so no similarities are equal, with unequal shots in any order."""
-
-    def __init__(
-        self, seed: int, b: int = 2, c: int = 3, extra: int = 2, q: int = 9, u: int = 3, d: int = 8, near: float = 0.3
-    ) -> None:
-        self.rng = rng = np.random.default_rng(seed)
-        s = c + extra
-        codes = np.stack([rng.permutation(np.r_[np.arange(c), rng.integers(0, c, extra)]) for _ in range(b)])
-        centres = rng.normal(size=(b, c, d))
-        tasks = np.arange(b)[:, None]
-        self.labels = codes
-        self.support = centres[tasks, codes] + rng.normal(size=(b, s, d))
-        self.query = centres[tasks, rng.integers(0, c, (b, q))] + rng.normal(size=(b, q, d))
-        self.unlabelled = rng.normal(size=(b, u, d))
-        self.k = 1 + round(near * (s + q + u - 2))
-
-    def solve(self, case: str, preprocess: str = "l2", convert: Any = None, **change: Any) -> a2lp.Prediction:
-        """The method's answer to this task with some arrays changed."""
-        method, params = CASES[case]
-        if case in PROPAGATES:
-            params = params | {"n_neighbors": self.k}
-        arrays = {"support": self.support, "support_labels": self.labels, "query": self.query}
-        arrays |= {"unlabelled": self.unlabelled} | change
-        if convert is not None:
-            arrays = {name: convert(x) for name, x in arrays.items()}
-        return a2lp.create(method, preprocess=preprocess, **params).predict(a2lp.TaskBatch(**arrays))
+def with_neighbours(one: Subject, task: Task, near: float) -> Subject:
+    """The same, choosing some share of the points as neighbours where it has a graph."""
+    if not hasattr(one.method, "n_neighbors"):
+        return one
+    n = sum(array.shape[1] for array in (task.support, task.query, task.unlabelled) if array is not None)
+    return dataclasses.replace(one, method=dataclasses.replace(one.method, n_neighbors=1 + round(near * (n - 2))))
 
 
 tasks = st.builds(
-    Task,
+    random_task,
     seed=st.integers(0, 2**32 - 1),
     b=st.integers(1, 3),
     c=st.integers(2, 5),
@@ -71,84 +52,100 @@ tasks = st.builds(
     q=st.integers(1, 12),
     u=st.integers(0, 4),
     d=st.sampled_from([3, 8, 33]),
-    near=st.floats(0, 1),
 )
-preprocessings = st.sampled_from(["l2", "plc"])
-few = settings(max_examples=20, deadline=None)
 
 
-def same_numbers(found: Any, expected: Any) -> None:
-    np.testing.assert_allclose(to_numpy(found), to_numpy(expected), rtol=0, atol=1e-9)
-
-
-def same_answer(found: a2lp.Prediction, expected: a2lp.Prediction) -> None:
-    same_numbers(found.scores, expected.scores)
-    same_numbers(found.probabilities, expected.probabilities)
-    for name in ("labels", "reached", "steps", "converged"):
-        np.testing.assert_array_equal(to_numpy(getattr(found, name)), to_numpy(getattr(expected, name)))
+def test_every_method_has_a_line() -> None:
+    assert {case.method for case in CASES.values()} == set(a2lp.methods())
 
 
 @every_method
+@pytest.mark.parametrize("check", testing.CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
 @few
-@given(task=tasks, preprocess=preprocessings)
-def test_answers_are_probabilities_of_the_scores(case: str, task: Task, preprocess: str) -> None:
-    found = task.solve(case, preprocess)
-    b, q, c = *task.query.shape[:2], task.labels.max() + 1
-    assert found.scores.shape == found.probabilities.shape == (b, q, c)
-    assert found.labels.shape == found.reached.shape == (b, q)
-    assert np.isfinite(found.scores).all()
-    np.testing.assert_allclose(found.probabilities.sum(axis=-1), 1, rtol=1e-12)
-    np.testing.assert_array_equal(found.probabilities, softmax(CASES[case][1].get("tau", 15.0) * found.scores))
-    best = np.take_along_axis(found.classes, found.scores.argmax(axis=-1), axis=1)
-    np.testing.assert_array_equal(found.labels[found.reached], best[found.reached])
-    assert (found.scores[~found.reached] == 0).all()
-    np.testing.assert_array_equal(found.steps, CASES[case][1].get("steps", 0))
+@given(task=tasks, near=st.floats(0, 1))
+def test_what_must_hold(case: str, check: Callable[[Subject, Task], None], task: Task, near: float) -> None:
+    check(with_neighbours(subject(case), task, near), task)
+
+
+@pytest.mark.parametrize(("case", "library"), [(name, lib) for name, case in CASES.items() for lib in case.libraries])
+@few
+@given(task=tasks, near=st.floats(0, 1))
+def test_any_library_gives_the_same_numbers(case: str, library: str, task: Task, near: float) -> None:
+    testing.check_library(with_neighbours(subject(case), task, near), task, library)
 
 
 @every_method
-@few
-@given(task=tasks, preprocess=preprocessings)
-def test_batch_is_loop(case: str, task: Task, preprocess: str) -> None:
-    together = task.solve(case, preprocess)
-    for i in range(len(task.support)):
-        one = slice(i, i + 1)
-        alone = task.solve(
-            case,
-            preprocess,
-            support=task.support[one],
-            support_labels=task.labels[one],
-            query=task.query[one],
-            unlabelled=task.unlabelled[one],
-        )
-        same_numbers(alone.scores, together.scores[one])
-        np.testing.assert_array_equal(alone.labels, together.labels[one])
-        if together.losses is not None:
-            same_numbers(alone.losses, together.losses[one])
-        same_numbers(alone.anchors, together.anchors[one])
+@pytest.mark.parametrize("edge", testing.edge_tasks())
+def test_tasks_at_the_edge_have_answers(case: str, edge: str) -> None:
+    task = testing.edge_tasks()[edge]
+    testing.check_edge(subject(case), task)
+    narrow = task._replace(support=task.support.astype(np.float32), query=task.query.astype(np.float32))
+    testing.check_edge(subject(case), narrow)
 
 
 @every_method
-@few
-@given(task=tasks, preprocess=preprocessings)
-def test_permuting_queries_permutes_the_answer(case: str, task: Task, preprocess: str) -> None:
-    order = task.rng.permutation(task.query.shape[1])
-    straight = task.solve(case, preprocess)
-    permuted = task.solve(case, preprocess, query=task.query[:, order])
-    same_numbers(permuted.scores, straight.scores[:, order])
-    np.testing.assert_array_equal(permuted.labels, straight.labels[:, order])
-    np.testing.assert_array_equal(permuted.reached, straight.reached[:, order])
+def test_float32_stays_float32(case: str) -> None:
+    testing.check_shapes(subject(case), random_task(5, dtype=np.float32))
+
+
+@pytest.mark.parametrize("preprocess", ["l2", "plc", "cl2n", "whiten", "none"])
+@every_method
+def test_any_preprocessing_will_do(case: str, preprocess: str) -> None:
+    testing.check_shapes(subject(case, preprocess=preprocess), random_task(6))
 
 
 @every_method
-@few
-@given(task=tasks, preprocess=preprocessings)
-def test_the_order_of_the_support_does_not_matter(case: str, task: Task, preprocess: str) -> None:
-    order = task.rng.permutation(task.support.shape[1])
-    straight = task.solve(case, preprocess)
-    permuted = task.solve(case, preprocess, support=task.support[:, order], support_labels=task.labels[:, order])
-    same_answer(permuted, straight)
-    if case in PROPAGATES:  # each anchor keeps its place among the caller's
-        same_numbers(permuted.anchors, straight.anchors[:, order])
+def test_unlabelled_points_matter_to_the_transductive_alone(case: str) -> None:
+    one, task = with_neighbours(subject(case), random_task(1, u=5), 0.3), random_task(1, u=5)
+    moved = np.abs(one.solve(task).scores - one.solve(task, unlabelled=None).scores).max()
+    assert moved > 1e-6 if one.transductive else moved < 1e-12
+
+
+@every_method
+def test_answers_do_not_know_the_query_labels(case: str) -> None:
+    """A list of tasks with other labels under its queries has the same answers."""
+    from a2lp.features import load
+    from a2lp.tasks.samplers import draw
+
+    digits = load("digits")
+    drawn = draw("balanced", digits.labels, seed=0, n_way=3, n_shot=1, n_query=4, n_tasks=2)
+    other = dataclasses.replace(drawn, query_labels=np.roll(drawn.query_labels, 1, axis=1))
+    assert (other.query_labels != drawn.query_labels).any()
+    one = subject(case)
+    first, second = (
+        Task(b.support, b.support_labels, b.query) for b in (t.batch(digits.features) for t in (drawn, other))
+    )
+    np.testing.assert_array_equal(one.solve(first).scores, one.solve(second).scores)
+
+
+class Broken(a2lp.Method):
+    """Scores are inner products with the first support vectors; ``spoil`` does something that no method may do."""
+
+    def _solve(self, points: Any, callback: Any) -> Any:
+        first = np.array([[row.tolist().index(c) for c in range(points.n_classes)] for row in points.codes])
+        chosen = np.take_along_axis(points.support, first[:, :, None], axis=1)
+        return direct_outcome(self.spoil(points.rest[:, : points.n_query] @ chosen.transpose(0, 2, 1))), DIRECT
+
+
+BROKEN: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "check_batch_is_loop": ("in a batch", lambda scores: scores - scores.mean(axis=0)),
+    "check_query_order": ("permuted queries", lambda scores: scores + np.arange(scores.shape[1])[:, None]),
+    "check_support_order": ("permuted support", lambda scores: scores),
+    "check_relabelling": ("not equal", lambda scores: scores * np.arange(1, scores.shape[2] + 1)),
+    "check_unlabelled_join": ("as unlabelled", lambda scores: scores - scores.mean(axis=1, keepdims=True)),
+    "check_determinism": ("scores", lambda scores: scores + np.random.default_rng().random()),
+    "check_shapes": ("shape", lambda scores: scores[:, :, :1]),
+    "check_edge": ("invalid value", lambda scores: scores / np.abs(scores).sum(axis=-1, keepdims=True)),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_the_suite_notices(name: str) -> None:
+    words, spoil = BROKEN[name]
+    broken = Subject(type("Spoiled", (Broken,), {"spoil": staticmethod(spoil)})())
+    task = testing.edge_tasks()["all zero"] if name == "check_edge" else random_task(7)
+    with pytest.raises((AssertionError, RuntimeWarning), match=words):
+        getattr(testing, name)(broken, task)
 
 
 names = st.one_of(
@@ -158,105 +155,49 @@ names = st.one_of(
 )
 
 
-@every_method
+@pytest.mark.parametrize("case", ["prototypical", "a2lp-batched"])
 @few
 @given(task=tasks, values=names)
-def test_relabelling_classes_relabels_the_answer(case: str, task: Task, values: list[Any]) -> None:
+def test_labels_of_any_kind_come_back(case: str, task: Task, values: list[Any]) -> None:
     value_of = np.array(values)
-    straight = task.solve(case)
-    renamed = task.solve(case, support_labels=value_of[task.labels])
+    one = subject(case)
+    straight, renamed = one.solve(task), one.solve(task, labels=value_of[task.labels])
     np.testing.assert_array_equal(renamed.labels, value_of[straight.labels])
     assert renamed.labels.dtype == value_of.dtype
-    for i, classes in enumerate(renamed.classes):
-        assert classes.tolist() == sorted(value_of[straight.classes[i]].tolist())
-        column = [classes.tolist().index(v) for v in value_of[straight.classes[i]].tolist()]
-        same_numbers(renamed.scores[i][:, column], straight.scores[i])
+    for classes, expected in zip(renamed.classes, straight.classes, strict=True):
+        assert classes.tolist() == sorted(value_of[expected].tolist())
 
 
-@every_method
+@pytest.mark.parametrize("case", PROPAGATES)
 @few
 @given(task=tasks)
-def test_classes_of_each_task_are_its_own(case: str, task: Task) -> None:
-    """Tasks of a batch need not share label values."""
-    c = task.labels.max() + 1
-    value_of = np.array([task.rng.permutation(100)[:c] for _ in task.labels])
-    straight = task.solve(case)
-    renamed = task.solve(case, support_labels=np.take_along_axis(value_of, task.labels, axis=1))
-    np.testing.assert_array_equal(renamed.labels, np.take_along_axis(value_of, straight.labels, axis=1))
+def test_each_anchor_keeps_its_place_among_the_callers(case: str, task: Task) -> None:
+    order = np.random.default_rng(8).permutation(task.support.shape[1])
+    one = with_neighbours(subject(case), task, 0.3)
+    permuted = one.solve(task, support=task.support[:, order], labels=task.labels[:, order])
+    one.same(permuted.anchors, one.solve(task).anchors[:, order], "anchors")
 
 
-@every_method
-@few
-@given(task=tasks, preprocess=preprocessings, share=st.floats(0, 1))
-def test_unlabelled_points_join_and_are_not_scored(case: str, task: Task, preprocess: str, share: float) -> None:
-    """A query is answered the same whether the others are queries or unlabelled."""
-    order = task.rng.permutation(task.query.shape[1])
-    stay = order[: 1 + int(share * (len(order) - 1))]
-    go = np.setdiff1d(order, stay)
-    whole = task.solve(case, preprocess)
-    others = np.concatenate([task.query[:, go], task.unlabelled], axis=1)
-    part = task.solve(case, preprocess, query=task.query[:, stay], unlabelled=others)
-    assert part.scores.shape[1] == len(stay)
-    same_numbers(part.scores, whole.scores[:, stay])
-    np.testing.assert_array_equal(part.labels, whole.labels[:, stay])
-    np.testing.assert_array_equal(part.reached, whole.reached[:, stay])
-
-
-@every_method
-def test_unlabelled_points_matter_to_the_graph_alone(case: str) -> None:
-    task = Task(seed=1, u=5)
-    without = task.solve(case, unlabelled=None)
-    empty = task.solve(case, unlabelled=task.unlabelled[:, :0])
-    moved = np.abs(task.solve(case).scores - without.scores).max()
-    assert moved > 1e-3 if case in PROPAGATES else moved < 1e-12
-    same_answer(empty, without)
-
-
-@every_method
-@few
-@given(task=tasks, preprocess=preprocessings)
-def test_the_same_again_is_the_same_to_the_bit(case: str, task: Task, preprocess: str) -> None:
-    before = [task.support.copy(), task.query.copy(), task.unlabelled.copy()]
-    first, second = task.solve(case, preprocess), task.solve(case, preprocess)
-    for name in ("scores", "probabilities", "labels", "anchors", "losses"):
-        np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
-    for array, kept in zip([task.support, task.query, task.unlabelled], before, strict=True):
-        np.testing.assert_array_equal(array, kept)
-
-
-@pytest.mark.parametrize("library", ["torch", "array_api_strict"])
-@pytest.mark.parametrize("case", [case for case in CASES if "fused" not in case])
-@few
-@given(task=tasks, preprocess=preprocessings)
-def test_any_library_gives_the_same_numbers_in_its_own_arrays(
-    case: str, library: str, task: Task, preprocess: str
-) -> None:
-    expected = task.solve(case, preprocess)
-    found = task.solve(case, preprocess, convert=LIBRARIES[library])
-    same_answer(found, expected)
-    own = namespace(LIBRARIES[library]([0.0]))
-    for name in ("scores", "probabilities", "labels", "classes", "reached", "steps", "converged", "anchors", "losses"):
-        value = getattr(found, name)
-        assert value is None or namespace(value) is own, name
-    assert to_numpy(found.labels).dtype == np.int64
-    if expected.losses is not None:
-        same_numbers(found.losses, expected.losses)
-    same_numbers(found.anchors, expected.anchors)
+@pytest.mark.parametrize("case", ["imprinting", *PROPAGATES])
+def test_steps_are_counted(case: str) -> None:
+    found = subject(case).solve(random_task(9))
+    np.testing.assert_array_equal(found.steps, CASES[case].params.get("steps", 0))
+    np.testing.assert_array_equal(found.probabilities, softmax(CASES[case].params.get("tau", 15.0) * found.scores))
 
 
 def test_a_tensor_that_wants_a_gradient_gets_numbers_without_one() -> None:
     """A graph over all steps would fill the memory: the loop's own gradient is a closed form."""
-    task = Task(seed=2)
+    task, one = random_task(2), subject("a2lp-batched", n_neighbors=5)
     support, query = torch.tensor(task.support, requires_grad=True), torch.tensor(task.query)
-    found = task.solve("a2lp-batched", support=support, query=query, unlabelled=None)
+    found = one.method.predict(a2lp.TaskBatch(support, task.labels, query))
     assert not found.scores.requires_grad
-    same_answer(found, task.solve("a2lp-batched", unlabelled=None))
+    one.same(found.scores, one.solve(task, unlabelled=None).scores, "with and without a gradient")
 
 
 @few
 @given(task=tasks)
 def test_prototypical_is_the_plain_loop(task: Task) -> None:
-    found = task.solve("prototypical")
+    found = subject("prototypical", preprocess="l2").solve(task)
     for i, labels in enumerate(task.labels):
         unit = [v / np.linalg.norm(v) for v in task.support[i]]
         means = [np.mean([v for v, label in zip(unit, labels, strict=True) if label == c], axis=0) for c in set(labels)]
@@ -268,19 +209,20 @@ def test_prototypical_is_the_plain_loop(task: Task) -> None:
 @settings(max_examples=5, deadline=None)
 @given(task=tasks)
 def test_imprinting_is_torchs_adam_on_torchs_gradient(task: Task) -> None:
-    found = task.solve("imprinting")
+    one = subject("imprinting")
+    found, tuned = one.solve(task), one.method
     for i, labels in enumerate(task.labels):
         support, query = (torch.nn.functional.normalize(torch.tensor(x[i]), dim=1) for x in (task.support, task.query))
         target = torch.tensor(labels)
         weights = torch.stack([support[target == c].mean(0) for c in range(int(labels.max()) + 1)]).requires_grad_()
-        adam = torch.optim.Adam([weights], lr=TUNED["lr"])
-        for step in range(TUNED["steps"]):
+        adam = torch.optim.Adam([weights], lr=tuned.lr)
+        for step in range(tuned.steps):
             logits = -0.5 * ((support[:, None] - weights[None]) ** 2).sum(-1)
-            loss = torch.nn.functional.cross_entropy(TUNED["tau"] * logits, target)
+            loss = torch.nn.functional.cross_entropy(tuned.tau * logits, target)
             assert float(found.losses[i, step]) == pytest.approx(loss.item(), rel=1e-9)
             adam.zero_grad()
             loss.backward()
             adam.step()
         scores = -0.5 * ((query[:, None] - weights[None]) ** 2).sum(-1)
-        same_numbers(found.scores[i], scores.detach())
-        same_numbers(found.anchors[i], weights.detach())
+        one.same(found.scores[i], scores.detach(), "scores")
+        one.same(found.anchors[i], weights.detach(), "weights")

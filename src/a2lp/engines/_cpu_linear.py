@@ -39,11 +39,11 @@ def product(*, subtract: bool, indexed: bool) -> Any:
     return blocks
 
 
-_subtract = product(subtract=True, indexed=False)
-_subtract_vector = make_product(1, subtract=True, indexed=False)
+subtract = product(subtract=True, indexed=False)
+subtract_vector = make_product(1, subtract=True, indexed=False)
 
 
-def _scalar_fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
+def scalar_fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
     name = f"llvm.fma.f{32 if isinstance(a.type, ir.FloatType) else 64}"
     return builder.call(
         cgutils.get_or_insert_function(builder.module, ir.FunctionType(a.type, [a.type] * 3), name), [a, b, c]
@@ -65,7 +65,7 @@ def _triangle(builder: Any, base: Any, corner: Any, row: Any) -> dict[tuple[int,
     }
 
 
-def _solve_rows(
+def solve_rows(
     builder: Any,
     vector: Any,
     lanes: int,
@@ -115,8 +115,8 @@ def _factor_block(typingctx, U, corner, row, first, vectors, inverse, i0):
                 u[a, b] = builder.fmul(u[a, b], pivot)
             for b in range(a + 1, ROWS):
                 for c in range(b, ROWS):
-                    u[b, c] = _scalar_fma(builder, builder.fneg(u[a, b]), u[a, c], u[b, c])
-        _solve_rows(
+                    u[b, c] = scalar_fma(builder, builder.fneg(u[a, b]), u[a, c], u[b, c])
+        solve_rows(
             builder, vector, lanes, base, first, row, vectors, lambda a, b: u[b, a], pivots.__getitem__, range(ROWS)
         )
         return context.get_dummy_value()
@@ -137,7 +137,7 @@ def _substitution(*, backward: bool) -> Any:
             pivots = data_of(context, builder, signature.args[3], inverse)
             pivot = [builder.load(builder.gep(pivots, [builder.add(i0, ir.Constant(i0.type, a))])) for a in range(ROWS)]
             order = range(ROWS - 1, -1, -1) if backward else range(ROWS)
-            _solve_rows(
+            solve_rows(
                 builder, vector, lanes, data_of(context, builder, signature.args[5], X), first, x_row, vectors,
                 lambda a, b: u[min(a, b), max(a, b)], pivot.__getitem__, order,
             )  # fmt: skip
@@ -161,7 +161,7 @@ def factor(U, inverse, nr, np_, lanes, rows):
         first = i0 // lanes
         left = i0 * np_ + first * lanes
         vectors = np_ // lanes - first
-        _subtract(U, i0, unit, np_, U, first * lanes, np_, rows, none, i0, U, left, np_, vectors, lanes)
+        subtract(U, i0, unit, np_, U, first * lanes, np_, rows, none, i0, U, left, np_, vectors, lanes)
         _factor_block(U, i0 * np_ + i0, np_, left, vectors, inverse, i0)
 
 
@@ -171,7 +171,7 @@ def forward(U, inverse, X, start, nr, np_, cp, lanes, rows):
     unit = np.int64(1)
     for i0 in range(start, nr, ROWS):
         for v in range(0, cp, lanes):
-            _subtract_vector(U, i0, unit, np_, X, v, cp, rows, start, i0, X, i0 * cp + v, cp)
+            subtract_vector(U, i0, unit, np_, X, v, cp, rows, start, i0, X, i0 * cp + v, cp)
         _forward_block(U, i0 * np_ + i0, np_, inverse, i0, X, i0 * cp, cp, cp // lanes)
 
 
@@ -183,5 +183,5 @@ def backward(U, inverse, X, start, stop, nr, np_, cp, lanes, rows):
     while i0 > start:
         i0 -= ROWS
         for v in range(0, cp, lanes):
-            _subtract_vector(U, i0 * np_, np_, unit, X, v, cp, rows, i0 + ROWS, nr, X, i0 * cp + v, cp)
+            subtract_vector(U, i0 * np_, np_, unit, X, v, cp, rows, i0 + ROWS, nr, X, i0 * cp + v, cp)
         _backward_block(U, i0 * np_ + i0, np_, inverse, i0, X, i0 * cp, cp, cp // lanes)

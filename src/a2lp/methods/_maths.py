@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from a2lp.arrays import Array, namespace, one_hot
+import numpy as np
+from array_api_compat import device
+
+from a2lp.arrays import Array, is_numpy, namespace, one_hot, softmax
+from a2lp.preprocess import l2
+
+POWERS = ("clamp", "sign", "none")
+
+_POWER_OFFSET = 1e-6  # inside the root, as in the authors' code
+# Added to a kernel whose largest entry is 1 for each point: what underflowed could not be scaled. Between unit vectors
+# entries are never below 1e-17.
+_LEAST_KERNEL = 1e-26
+_LEAST_PROBABILITY = 1e-30
+_SINKHORN_ROUNDS = 1000
+_TIE = 1e-6
 
 
 def class_means(support: Array, codes: Array, n_classes: int) -> Array:
@@ -17,4 +31,184 @@ def squared_distances(x: Array, w: Array) -> Array:
     """|x_i - w_j|^2 for rows of x (b, n, d) and w (b, c, d)."""
     xp = namespace(x)
     cross = x @ xp.matrix_transpose(w)
-    return xp.sum(x * x, axis=-1)[:, :, None] + xp.sum(w * w, axis=-1)[:, None, :] - 2 * cross
+    return xp.vecdot(x, x)[:, :, None] + xp.vecdot(w, w)[:, None, :] - 2 * cross
+
+
+def gram_distances(gram: Array) -> Array:
+    """|x_i - x_j|^2 from inner products (b, n, n): never negative, and exactly zero where only rounding is left."""
+    xp = namespace(gram)
+    squares = xp.linalg.diagonal(gram)  # (b, n)
+    sums = squares[:, :, None] + squares[:, None, :]
+    distances = sums - 2 * gram
+    return xp.where(distances > 32 * xp.finfo(gram.dtype).eps * sums, distances, xp.zeros_like(distances))
+
+
+def class_softmax(x: Array) -> Array:
+    """Softmax over the classes of (b, c, n): with few classes, sums over a middle axis are much faster."""
+    xp = namespace(x)
+    e = xp.exp(x - xp.max(x, axis=1, keepdims=True))
+    return e / xp.sum(e, axis=1, keepdims=True)
+
+
+def rectified_means(support: Array, rest: Array, codes: Array, n_classes: int, scale: float) -> tuple[Array, Array]:
+    """BD-CSPN's class means, and the move that brings the rest's mean onto that of the support.
+
+    One point alone stays where it is, since the move would put it onto the support's mean whatever it was. After the
+    move every point votes for the class whose support mean has the largest cosine to it, with the softmax of ``scale``
+    times the cosines as its weight. A new mean is the sum of weighted votes over their number, not over their weights,
+    so a class with doubtful members comes out shorter; a class without votes keeps its support mean.
+
+    Returns
+    -------
+    means : array (b, c, d)
+    move : array (b, 1, d)
+        What is added to every vector of the rest.
+    """
+    xp = namespace(support)
+    s = support.shape[1]
+    means = class_means(support, codes, n_classes)
+    move = xp.mean(support, axis=1, keepdims=True) - xp.mean(rest, axis=1, keepdims=True)
+    if rest.shape[1] == 1:
+        move = xp.zeros_like(move)
+    # the moved points themselves are never written: they are most of the memory, and products with them are sums
+    columns = xp.matrix_transpose(xp.concat([l2(means), move], axis=1))  # (b, d, c + 1)
+    shift = move @ columns  # (b, 1, c + 1)
+    cross = rest @ columns
+    apart = xp.vecdot(rest, rest) + shift[:, :, -1]  # (b, r)
+    squares = apart + 2 * cross[:, :, -1]
+    # what rounding leaves of a point that is moved to zero has no direction
+    squares = xp.where(squares > 32 * xp.finfo(rest.dtype).eps * apart, squares, xp.zeros_like(squares))
+    lengths = xp.sqrt(xp.concat([xp.vecdot(support, support), squares], axis=1))[:, :, None]  # (b, n, 1)
+    along = xp.concat([support @ columns, cross + shift], axis=1)[:, :, :-1]  # (b, n, c)
+    some = lengths > 0
+    cosines = xp.where(some, along / xp.where(some, lengths, xp.ones_like(lengths)), xp.zeros_like(along))
+    votes = one_hot(xp.argmax(cosines, axis=-1), n_classes, support.dtype)  # (b, n, c)
+    counts = xp.sum(votes, axis=1)[:, :, None]  # (b, c, 1)
+    weights = xp.matrix_transpose(votes * softmax(scale * cosines))  # (b, c, n)
+    sums = weights[:, :, :s] @ support + weights[:, :, s:] @ rest + xp.sum(weights[:, :, s:], axis=2)[:, :, None] * move
+    return xp.where(counts > 0, sums / xp.clip(counts, min=1.0), means), move
+
+
+def rooted(points: Array, power: str) -> Array:
+    """Square roots of the entries, so that they are spread more like a Gaussian's.
+
+    Parameters
+    ----------
+    points : array (b, n, d)
+    power : {"clamp", "sign", "none"}
+        Negative entries count as zero, or keep their sign, or there is no root and vectors are made unit.
+    """
+    xp = namespace(points)
+    if power == "clamp":
+        return xp.sqrt(xp.clip(points, min=0.0) + _POWER_OFFSET)
+    if power == "sign":
+        roots = xp.sqrt(xp.abs(points) + _POWER_OFFSET)
+        return xp.where(points < 0, -roots, roots)
+    return l2(points)
+
+
+def unit_gram(gram: Array, least: float = 0.0) -> Array:
+    """Inner products (b, n, n) of points made unit; a point whose square is no more than ``least`` becomes zero."""
+    xp = namespace(gram)
+    squares = xp.linalg.diagonal(gram)  # (b, n)
+    some = squares > least
+    scale = xp.where(some, 1.0 / xp.sqrt(xp.where(some, squares, xp.ones_like(squares))), xp.zeros_like(squares))
+    return scale[:, :, None] * gram * scale[:, None, :]
+
+
+def centred_unit_gram(gram: Array, sizes: tuple[int, ...]) -> Array:
+    """Inner products of unit points after consecutive groups of these sizes were centred, and all made unit again."""
+    xp = namespace(gram)
+    group = xp.concat([xp.full((size,), i, device=device(gram)) for i, size in enumerate(sizes)])
+    together = xp.astype(group[:, None] == group, gram.dtype)  # (n, n)
+    centre = xp.eye(gram.shape[-1], dtype=gram.dtype, device=device(gram))
+    centre = centre - together / xp.sum(together, axis=0)
+    # what centring leaves of points that are all equal is rounding, not a direction
+    return unit_gram(centre @ gram @ centre, 32 * float(xp.finfo(gram.dtype).eps))
+
+
+def distances_to_sums(gram: Array, weights: Array) -> Array:
+    """Squared distances (b, c, n) of points from weighted sums of them, given their inner products.
+
+    Parameters
+    ----------
+    gram : array (b, n, n)
+    weights : array (b, c, n)
+    """
+    xp = namespace(gram)
+    cross = weights @ gram
+    squares = xp.sum(cross * weights, axis=-1, keepdims=True)
+    return xp.linalg.diagonal(gram)[:, None, :] - 2 * cross + squares
+
+
+def transport(energies: Array, columns: Array, tolerance: float, fixed: Array | None = None) -> Array:
+    """Shares of points (b, c, n) that cost the least energy, each class filled; see ``sinkhorn``.
+
+    Where shares are equal but for the tolerance, the class of least energy has a little more: a single point, for one,
+    is shared as the classes should be filled, whatever its energies.
+    """
+    xp = namespace(energies)
+    # up to a factor per point, which is scaled away
+    kernel = xp.exp(xp.min(energies, axis=1, keepdims=True) - energies) + _LEAST_KERNEL
+    return sinkhorn(kernel, columns, tolerance, fixed=fixed) * (1.0 + _TIE * kernel)
+
+
+def sinkhorn(
+    kernel: Array, columns: Array, tolerance: float, *, rows: Array | None = None, fixed: Array | None = None
+) -> Array:
+    """Scale points and classes of a kernel until each point has mass 1 and each class what it should have (b, c, n).
+
+    A task stops by itself, after 1000 rounds at the latest, so its plan does not depend on the others.
+
+    Parameters
+    ----------
+    kernel : array (b, c, n)
+        Positive.
+    columns : array (b, c)
+        The mass of each class.
+    tolerance : float
+        A task stops when in a round no point's mass, taken after classes were scaled, changes by more.
+    rows : array (b, n), optional
+        The mass of each point, where it is not 1.
+    fixed : array (b, c), optional
+        The part of ``columns`` that belongs to labelled points, which are not scaled.
+    """
+    xp = namespace(kernel)
+    if is_numpy(xp):
+        return _compiled_sinkhorn(kernel, columns, tolerance, rows, fixed)
+    columns = columns[:, None, :]  # (b, 1, c)
+    before = xp.sum(kernel, axis=1, keepdims=True)  # (b, 1, n)  mass of each point before it is scaled
+    rows = xp.ones_like(before) if rows is None else rows[:, None, :]
+    by_class, by_point, masses = xp.ones_like(columns), rows, xp.zeros_like(rows)
+    moving = xp.ones((kernel.shape[0], 1, 1), dtype=xp.bool, device=device(kernel))
+    for _ in range(_SINKHORN_ROUNDS):
+        scale = rows / before
+        filled = scale @ xp.matrix_transpose(kernel)  # (b, 1, c)
+        grown = columns / filled if fixed is None else by_class * columns / (fixed[:, None, :] + by_class * filled)
+        by_point, by_class = xp.where(moving, scale, by_point), xp.where(moving, grown, by_class)
+        before = by_class @ kernel
+        last, masses = masses, before * by_point
+        moving = moving & (xp.max(xp.abs(masses - last), axis=-1, keepdims=True) > tolerance)
+        if not bool(xp.any(moving)):
+            break
+    return xp.matrix_transpose(by_class) * (kernel * by_point)
+
+
+def _compiled_sinkhorn(
+    kernel: Array, columns: Array, tolerance: float, rows: Array | None, fixed: Array | None
+) -> Array:
+    """The same in compiled code: NumPy spends most of its time between operations as small as these."""
+    from a2lp.engines._sinkhorn_kernel import scale
+
+    kernel = np.ascontiguousarray(kernel)
+    plan = np.empty_like(kernel)
+    rows = np.ones((kernel.shape[0], kernel.shape[2]), kernel.dtype) if rows is None else np.ascontiguousarray(rows)
+    own = columns if fixed is None else fixed
+    scale(kernel, columns, rows, own, fixed is not None, tolerance, _SINKHORN_ROUNDS, plan)
+    return plan
+
+
+def log_scores(probabilities: Array, tau: float) -> Array:
+    """Scores whose softmax, tau times, are these probabilities; finite where they are zero."""
+    xp = namespace(probabilities)
+    return xp.log(xp.clip(probabilities, min=_LEAST_PROBABILITY)) / tau

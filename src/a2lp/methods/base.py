@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -18,9 +19,10 @@ from a2lp.preprocess import NAMES as PREPROCESS_NAMES
 from a2lp.preprocess import USES_BASE, preprocess
 from a2lp.tasks.batch import Prediction, TaskBatch
 
-# How much of a batch's vectors is preprocessed at a time: memory stays bounded however many tasks come. On a device
-# a block must be large enough to fill it.
-_BLOCK_BYTES = 64 << 20
+# How much of a batch's vectors is preprocessed at a time: memory stays bounded however many tasks come. On the host a
+# block should fit the caches, and give every core some tasks; on a device it must be large enough to fill it.
+_BLOCK_BYTES = 16 << 20
+_TASKS_PER_CORE = 8
 _DEVICE_BLOCK_BYTES = 1 << 30
 
 
@@ -184,8 +186,10 @@ def require_adam(betas: Any, eps: Any) -> None:
 
 def _block_size(batch: TaskBatch) -> int:
     vectors = batch.n_support + batch.n_query + batch.n_unlabelled
-    size = _BLOCK_BYTES if on_host(batch.support) else _DEVICE_BLOCK_BYTES
-    return max(1, size // (8 * vectors * batch.n_dims))
+    task = 8 * vectors * batch.n_dims
+    if not on_host(batch.support):
+        return max(1, _DEVICE_BLOCK_BYTES // task)
+    return max(_TASKS_PER_CORE * (os.cpu_count() or 1), _BLOCK_BYTES // task)
 
 
 def _shifted(callback: Callable[[Any], object] | None, start: int) -> Callable[[Any], object] | None:

@@ -1,0 +1,59 @@
+"""Soft k-means: Ren, Triantafillou, Ravi, Snell, Swersky, Tenenbaum, Larochelle and Zemel, "Meta-learning for
+semi-supervised few-shot classification", ICLR 2018.
+
+Class means start as those of the support; every other point is shared among the classes by a softmax of its negative
+squared distances, and the means are taken again over all points. Transductive use: the queries are among the points
+that are shared. Nothing is assumed about how many queries a class has, and no base data are used.
+
+The authors' code takes one step and has no factor before the distances, since its own network learns the scale of its
+vectors. On unit vectors squared distances are below 4 and that softmax is almost uniform, so here they are
+multiplied by 10. One step is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from array_api_compat import device
+
+from a2lp.arrays import namespace, one_hot, softmax
+from a2lp.methods._maths import class_means, squared_distances
+from a2lp.methods.base import DIRECT, Method, Outcome, Points, direct_outcome, require_number, require_whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoftKMeans(Method):
+    """Class means refined by soft assignments; probabilities are softmax(-scale |x - w|^2).
+
+    Parameters
+    ----------
+    steps : int
+        Times that the means are taken again; 0 leaves the support's.
+    scale : float
+        What squared distances are multiplied by before a softmax.
+    """
+
+    steps: int = 1
+    scale: float = 10.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_whole("steps", self.steps, 0, "The authors take 1.")
+        require_number("scale", self.scale, "positive", lambda v: v > 0, "10 suits unit vectors.")
+
+    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
+        support, rest = points.support, points.rest
+        xp = namespace(support)
+        labels = one_hot(points.codes, points.n_classes, support.dtype)  # (b, s, c)
+        support_sums = xp.matrix_transpose(labels) @ support  # (b, c, d)
+        support_counts = xp.sum(labels, axis=1)[:, :, None]  # (b, c, 1)
+        means = class_means(support, points.codes, points.n_classes)
+        for _ in range(self.steps):
+            shares = softmax(-self.scale * squared_distances(rest, means))  # (b, r, c)
+            counts = support_counts + xp.sum(shares, axis=1)[:, :, None]
+            means = (support_sums + xp.matrix_transpose(shares) @ rest) / counts
+        distances = squared_distances(rest[:, : points.n_query, :], means)
+        steps = xp.full((support.shape[0],), self.steps, dtype=xp.int64, device=device(support))
+        return direct_outcome(-(self.scale / self.tau) * distances, anchors=means, steps=steps), DIRECT

@@ -1,0 +1,78 @@
+"""TPN with a fixed width: Liu, Lee, Park, Kim, Yang, Hwang and Yang, "Learning to propagate labels: transductive
+propagation network for few-shot learning", ICLR 2019.
+
+Labels spread over the nearest-neighbour graph of a task, support and queries together, whose weights are Gaussians of
+the distances. Nothing is assumed about how many queries a class has, and no base data are used.
+
+The authors learn a width for every point, together with the network; here one width serves all points of unit length
+(``tpn_learned`` has learned ones). The rest is as in their code: a point is among its own 20 neighbours, an edge is
+kept if either end chose it, alpha is 0.99, and the probabilities are the softmax of the propagated labels. They also
+add 2.2e-16 to every entry of the matrix before they invert it, which we leave out. Their exponent is the mean over
+dimensions; ours is the sum, |x - y|^2 / (2 sigma^2).
+
+``sigma`` was chosen from 0.05 to 1 on CUB's validation classes, one and five shots, balanced and Dirichlet tasks
+together: 0.3 is best, 0.28 to 0.32 are within half a point, and 0.2 and 0.4 lose five and ten points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from array_api_compat import device
+
+from a2lp.arrays import Array, kth_largest, namespace, one_hot
+from a2lp.methods._maths import gram_distances
+from a2lp.methods.base import DIRECT, Method, Outcome, Points, direct_outcome, require_number, require_whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class TPN(Method):
+    """Label propagation with Gaussian weights; probabilities are the softmax of F.
+
+    Parameters
+    ----------
+    sigma : float
+        Width of the Gaussian, in units of the preprocessed vectors.
+    n_neighbors : int
+        Neighbours that each point chooses, itself among them.
+    alpha : float
+        How far labels travel, from 0 (nowhere) to below 1.
+    """
+
+    sigma: float = 0.3
+    n_neighbors: int = 20
+    alpha: float = 0.99
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_number("sigma", self.sigma, "positive", lambda v: v > 0, "0.3 suits unit vectors.")
+        require_whole("n_neighbors", self.n_neighbors, 1, "The authors use 20.")
+        remedy = "At 1 the propagation has no unique solution; the authors use 0.99."
+        require_number("alpha", self.alpha, "at least 0 and below 1", lambda v: 0 <= v < 1, remedy)
+
+    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
+        xp = namespace(points.support)
+        s, q, c = points.support.shape[1], points.n_query, points.n_classes
+        vectors = xp.concat([points.support, points.rest], axis=1)  # (b, n, d)
+        distances = gram_distances(vectors @ xp.matrix_transpose(vectors))  # (b, n, n)
+        smooth = self._smooth(distances)
+        eye = xp.eye(vectors.shape[1], dtype=vectors.dtype, device=device(vectors))
+        labels = one_hot(points.codes, c, vectors.dtype)  # (b, s, c)
+        start = xp.concat([labels, xp.zeros_like(smooth[:, s:, :c])], axis=1)
+        scores = xp.linalg.solve(eye - self.alpha * smooth, start)[:, s : s + q, :]
+        reached = xp.max(scores, axis=-1) > 0
+        nearest = one_hot(xp.argmin(distances[:, s : s + q, :s], axis=-1), s, points.codes.dtype)  # (b, q, s)
+        fallback = xp.sum(nearest * points.codes[:, None, :], axis=-1)
+        outcome = direct_outcome(scores / self.tau)
+        return outcome._replace(codes=xp.where(reached, outcome.codes, fallback), reached=reached), DIRECT
+
+    def _smooth(self, distances: Array) -> Array:
+        """D^-1/2 W D^-1/2; a point is a neighbour of its own, so no degree is below 1."""
+        xp = namespace(distances)
+        weights = xp.exp(distances / (-2 * self.sigma**2))
+        chosen = weights >= kth_largest(weights, min(self.n_neighbors, distances.shape[-1]))
+        weights = xp.where(chosen | xp.matrix_transpose(chosen), weights, xp.zeros_like(weights))
+        scale = 1 / xp.sqrt(xp.sum(weights, axis=-1))
+        return scale[:, :, None] * weights * scale[:, None, :]

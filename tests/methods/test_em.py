@@ -1,0 +1,267 @@
+"""``a2lp_em`` and ``bavardage``: their equations written plainly, one task at a time, and answers of public code."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import digamma, softmax
+
+import a2lp
+from a2lp.arrays import namespace
+from a2lp.engines import em
+from a2lp.engines._special import digamma as our_digamma
+from a2lp.errors import InputError, UnknownNameError
+from a2lp.features import BaseStatistics, load, load_base
+from a2lp.tasks import samplers
+
+Array = np.ndarray[Any, Any]
+
+
+@pytest.fixture(scope="module")
+def base() -> BaseStatistics:
+    return load_base("cub")
+
+
+def tasks(n: int, n_shot: int, sampler: str = "dirichlet") -> tuple[a2lp.TaskBatch, Array]:
+    """Tasks of the bundled features in float64, and the queries' labels."""
+    cub = load("cub")
+    assert cub.labels is not None
+    n_query = 15 if sampler == "balanced" else 75
+    drawn = getattr(samplers, sampler)(
+        cub.labels, n_way=5, n_shot=n_shot, n_query=n_query, n_tasks=n, rng=np.random.default_rng(3)
+    )
+    x = cub.features.astype(np.float64)
+    return a2lp.TaskBatch(x[drawn.support], cub.labels[drawn.support], x[drawn.query]), cub.labels[drawn.query]
+
+
+def unit(x: Array) -> Array:
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def propagation(x: Array, k: int, gamma: float, alpha: float) -> Array:
+    """(I - alpha S)^-1, row by row."""
+    n = len(x)
+    weights = np.zeros((n, n))
+    for i in range(n):
+        cosines = x @ x[i]
+        cosines[i] = -np.inf
+        for j in np.argsort(-cosines)[:k]:
+            weights[i, j] = max(cosines[j], 0) ** gamma
+    weights = (weights + weights.T) / 2
+    degrees = weights.sum(axis=1)
+    return np.asarray(np.linalg.inv(np.eye(n) - alpha * weights / np.sqrt(np.outer(degrees, degrees))))
+
+
+def locally_whitened(x: Array) -> Array:
+    """Vectors in the space of d dimensions, where the method has inner products alone."""
+    residuals = np.array([v - np.mean(x[np.argsort(((x - v) ** 2).sum(axis=1))[1:13]], axis=0) for v in x])
+    values, vectors = np.linalg.eigh(residuals.T @ residuals)
+    ridge = 6 * (residuals**2).sum() / len(x)
+    return unit(x @ vectors / np.sqrt(np.maximum(values, 0) + ridge))
+
+
+def plain_em(x: Array, codes: Array, uniform: bool) -> Array:
+    """Soft labels of the queries (q, c) from unit vectors x (n, d), the support first."""
+    temperature, alpha = (20, 0.4) if uniform else (50, 0.8)
+    s, c = len(codes), codes.max() + 1
+    smooth = propagation(x, 20, 3, alpha)
+    labels = np.eye(c)[codes]
+
+    def spread(rows: Array) -> Array:
+        found = (smooth @ np.concatenate([labels, rows]))[s:]
+        found /= found.sum(axis=1, keepdims=True)
+        for _ in range(10 if uniform else 0):
+            found *= len(found) / c / found.sum(axis=0)
+            found /= found.sum(axis=1, keepdims=True)
+        return np.asarray(found)
+
+    rest = spread(np.zeros((len(x) - s, c)))
+    for _ in range(10):
+        shares = np.concatenate([labels, rest])
+        logits = np.empty_like(rest)
+        for q in range(c):
+            mean = (shares[:, q, None] * x).sum(axis=0) / shares[:, q].sum()
+            logits[:, q] = -temperature * ((x[s:] - mean) ** 2).sum(axis=1)
+            if not uniform:
+                logits[:, q] += digamma(2 + rest[:, q].sum()) - digamma(2 * c + len(rest))
+        rest = spread(softmax(logits, axis=1))
+    return rest
+
+
+@pytest.mark.parametrize("n_shot", [1, 5])
+@pytest.mark.parametrize("preprocess", ["none", "whiten"])
+@pytest.mark.parametrize("marginal", ["estimated", "uniform"])
+def test_a2lp_em_is_its_equations(base: BaseStatistics, marginal: str, preprocess: str, n_shot: int) -> None:
+    batch, _ = tasks(12, n_shot)
+    found = a2lp.create("a2lp_em", marginal=marginal, preprocess=preprocess, base=base).predict(batch)
+    for i in range(batch.n_tasks):
+        x = np.concatenate([batch.support[i], batch.query[i]])
+        if preprocess == "whiten":
+            x = locally_whitened(unit((x - base.mean) @ base.whitening.astype(np.float64)))
+        else:
+            x = unit(np.sqrt(np.maximum(x, 0) + 1e-6))
+            x = unit(x - x.mean(axis=0))
+        expected = plain_em(x, batch.codes[i], marginal == "uniform")
+        np.testing.assert_allclose(found.probabilities[i], expected, rtol=0, atol=1e-8)
+
+
+def test_features_that_are_signed_keep_their_signs() -> None:
+    """Each task for itself: in one batch, one of features after a ReLU and one of signed ones."""
+    rng = np.random.default_rng(0)
+    support, query = rng.normal(size=(2, 6, 20)), rng.normal(size=(2, 30, 20))
+    support[0], query[0] = np.abs(support[0]), np.abs(query[0])
+    support[0, :, 0] -= 0.1
+    codes = np.tile([0, 1, 2], (2, 2))
+    found = a2lp.create("a2lp_em", n_neighbors=8).predict(a2lp.TaskBatch(support, codes, query))
+    for i, rectify in enumerate((True, False)):
+        x = np.concatenate([support[i], query[i]])
+        x = np.maximum(x, 0) if rectify else x
+        x = unit(np.where(x < 0, -1, 1) * np.sqrt(np.abs(x) + 1e-6))
+        x = unit(x - x.mean(axis=0))
+        settings = em.Settings(8, 3, 0.8, 50, 10, 2, uniform=False)
+        expected = em._batched((x @ x.T)[None], codes[:1], 3, settings)[0]
+        np.testing.assert_allclose(found.probabilities[i], expected.T[6:], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("marginal", ["estimated", "uniform"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_compiled_and_batched_agree(base: BaseStatistics, dtype: torch.dtype, marginal: str) -> None:
+    batch, _ = tasks(20, 1)
+    given = [torch.asarray(a, dtype=dtype) for a in (batch.support, batch.query)]
+    method = a2lp.create("a2lp_em", preprocess="whiten", base=base, marginal=marginal)
+    other = method.predict(a2lp.TaskBatch(given[0], torch.asarray(batch.codes), given[1]))
+    ours = method.predict(a2lp.TaskBatch(given[0].numpy(), batch.codes, given[1].numpy()))
+    assert (ours.engine, other.engine) == ("fused_cpu", "batched")
+    assert other.scores.dtype == dtype
+    np.testing.assert_allclose(
+        ours.probabilities, other.probabilities, rtol=0, atol=1e-9 if dtype.itemsize == 8 else 2e-3
+    )
+
+
+def test_unlabelled_points_help() -> None:
+    """More points of the same classes: better means."""
+    cub = load("cub")
+    assert cub.labels is not None
+    drawn = samplers.balanced(cub.labels, n_way=5, n_shot=1, n_query=35, n_tasks=60, rng=np.random.default_rng(5))
+    x = cub.features.astype(np.float32)
+    few, many = drawn.query[:, :25], drawn.query[:, 25:]
+    method = a2lp.create("a2lp_em")
+    without = method.predict(a2lp.TaskBatch(x[drawn.support], cub.labels[drawn.support], x[few]))
+    with_them = method.predict(a2lp.TaskBatch(x[drawn.support], cub.labels[drawn.support], x[few], x[many]))
+    truth = cub.labels[few]
+    assert (with_them.labels == truth).mean() > (without.labels == truth).mean() + 0.02
+
+
+def test_a_uniform_marginal_fills_the_classes() -> None:
+    batch, _ = tasks(10, 1, "balanced")
+    found = a2lp.create("a2lp_em", marginal="uniform").predict(batch)
+    np.testing.assert_allclose(found.probabilities.sum(axis=1), 15, rtol=0.1)
+    assert a2lp.create("a2lp_em", marginal="uniform").uniform
+    assert not a2lp.create("a2lp_em").uniform
+
+
+@pytest.mark.parametrize(
+    ("params", "error"),
+    [
+        ({"marginal": "equal"}, UnknownNameError),
+        ({"alpha": 1.0}, InputError),
+        ({"temperature": 0}, InputError),
+        ({"rounds": -1}, InputError),
+        ({"prior": 0}, InputError),
+    ],
+)
+def test_parameters_are_checked(params: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error, match=next(iter(params))):
+        a2lp.create("a2lp_em", **params)
+
+
+def test_digamma() -> None:
+    x = np.concatenate([np.linspace(0.01, 3, 50), np.linspace(3, 200, 50)])
+    np.testing.assert_allclose(our_digamma(x), digamma(x), rtol=0, atol=1e-9)
+    assert namespace(our_digamma(torch.asarray(x))) is namespace(torch.asarray(x))
+
+
+def plain_bavardage(x: Array, codes: Array, scatter: Array, uniform: bool) -> Array:
+    """Responsibilities of the queries (q, c), with vectors, rotation and projection as in the paper."""
+    s, c = len(codes), codes.max() + 1
+    labels = np.eye(c)[codes]
+    basis = np.linalg.svd(x.T, full_matrices=False)[0]
+    y = x @ basis
+    means = labels.T @ y[:s] / labels.sum(axis=0)[:, None]
+    for _ in range(5):
+        shares = softmax(-10 * ((y[:, None] - means) ** 2).sum(axis=2), axis=1)
+        shares[:s] = labels
+        means = shares.T @ y / shares.sum(axis=0)[:, None]
+    inverse = np.linalg.inv(scatter + 1e-6 * np.eye(len(scatter)))
+    values, vectors = np.linalg.eigh(np.linalg.inv(basis.T @ inverse @ basis))
+    y = y @ vectors * np.minimum(values**-0.5, 5)
+    for _ in range(5):
+        counts = 10 + shares.sum(axis=0)
+        means = shares.T @ y / counts[:, None]
+        projection = np.linalg.qr((means[1:] - means[0]).T)[0]
+        squares = ((y[:, None] @ projection - means @ projection) ** 2).sum(axis=2)
+        logits = -2 * squares - (c - 1) / 2 * np.log(2 * np.pi) - (c - 1) / (2 * counts)
+        if not uniform:
+            alpha = 2 + shares[s:].sum(axis=0)
+            logits += digamma(alpha) - digamma(alpha.sum())
+        shares = softmax(logits, axis=1)
+        shares[:s] = labels
+    return np.asarray(shares[s:])
+
+
+@pytest.mark.parametrize("n_shot", [1, 5])
+@pytest.mark.parametrize("marginal", ["estimated", "uniform"])
+def test_bavardage_is_its_equations(base: BaseStatistics, marginal: str, n_shot: int) -> None:
+    batch, _ = tasks(25, n_shot)
+    found = a2lp.create("bavardage", marginal=marginal, base=base).predict(batch)
+    assert base.sphere_cov is not None
+    for i in range(batch.n_tasks):
+        x = unit(np.concatenate([batch.support[i], batch.query[i]]) - base.mean)
+        expected = plain_bavardage(x, batch.codes[i], base.sphere_cov.astype(np.float64), marginal == "uniform")
+        # eigenvalues at the edge of the clamp are taken with an error of 6e-4 of their size
+        np.testing.assert_allclose(found.probabilities[i], expected, rtol=0, atol=0.02)
+        # so that labels may differ only where two classes are level
+        best = np.sort(expected, axis=1)
+        sure = best[:, -1] - best[:, -2] > 0.01
+        np.testing.assert_array_equal(found.probabilities[i].argmax(axis=1)[sure], expected.argmax(axis=1)[sure])
+        assert sure.mean() > 0.95
+
+
+def test_bavardage_without_its_own_covariance(base: BaseStatistics) -> None:
+    """The stand-in from the covariance within classes labels nearly alike."""
+    batch, truth = tasks(40, 1)
+    plain = BaseStatistics(base.mean, base.class_means, base.within_cov, base.count)
+    own, other = (a2lp.create("bavardage", base=b).predict(batch).labels for b in (base, plain))
+    assert (own == other).mean() > 0.9
+    assert abs((own == truth).mean() - (other == truth).mean()) < 0.02
+
+
+def test_a_vector_in_many_tasks_counts_as_one(base: BaseStatistics) -> None:
+    """Shared rows are multiplied once: the same numbers as for rows that differ."""
+    batch, _ = tasks(6, 1)
+    method = a2lp.create("bavardage", base=base)
+    once = method.predict(batch)
+    again = a2lp.TaskBatch(
+        np.tile(batch.support, (4, 1, 1)), np.tile(batch.codes, (4, 1)), np.tile(batch.query, (4, 1, 1))
+    )
+    np.testing.assert_allclose(method.predict(again).scores[18:], once.scores, rtol=0, atol=1e-9)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(("tasks_of", "marginal"), [("ref_cub_1shot", "uniform"), ("dirichlet_cub_5shot", "estimated")])
+def test_bavardage_answers_as_its_public_code(shared_data: Path, tasks_of: str, marginal: str) -> None:
+    n = 50
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        x = np.load(shared_data / "features" / "cub_resnet12_test.npz")["features"].astype(np.float32)
+    drawn = np.load(shared_data / "reference" / f"{tasks_of}.npz")
+    batch = a2lp.TaskBatch(x[drawn["support"][:n]], drawn["support_labels"][:n], x[drawn["query"][:n]])
+    statistics = load_base(shared_data / "features" / "cub_resnet12_train.npz")
+    found = a2lp.create("bavardage", marginal=marginal, base=statistics).predict(batch)
+    public = np.load(shared_data / "reference" / "public" / f"bavardage_{tasks_of}.npz")["pred"][:n]
+    assert (found.labels == public).mean() > 0.999
