@@ -15,7 +15,10 @@ from a2lp.cli.classify import classify
 from a2lp.cli.convert import convert
 from a2lp.cli.doctor import doctor
 from a2lp.cli.embed import embed
+from a2lp.cli.meta_train import meta_train
+from a2lp.cli.methods import methods
 from a2lp.cli.reproduce import reproduce
+from a2lp.cli.suggest import suggest
 from a2lp.cli.sweep import sweep
 from a2lp.cli.tables import tables
 from a2lp.cli.train import train
@@ -51,25 +54,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(classify)
+app.command()(suggest)
 app.command()(bench)
+app.command()(methods)
 app.command()(sweep)
 app.command()(tables)
 app.command()(reproduce)
 app.command()(train)
+app.command()(meta_train)
 app.command()(embed)
 app.command()(convert)
 app.command()(doctor)
-
-
-@app.command()
-def methods() -> None:
-    """List the methods, one line each."""
-    from a2lp.methods.registry import methods as registered
-
-    lines = registered()
-    width = max(map(len, lines))
-    for name, line in lines.items():
-        typer.echo(f"{name:{width}}  {line}")
 
 
 def _print_version(asked: bool) -> None:

@@ -1,0 +1,169 @@
+"""What trained methods share: a head (a small torch network on frozen features), where its weights come from, and
+the way from any array library to torch and back.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from a2lp.arrays import Array, chunks, is_torch, like, namespace, one_hot, to_numpy
+from a2lp.errors import InputError, ShapeError
+from a2lp.meta.weights import HeadWeights, read_weights
+from a2lp.methods.base import Method, Outcome, Points, direct_outcome, require_whole
+from a2lp.tasks.batch import TaskBatch
+
+
+class Episode(NamedTuple):
+    """A block of preprocessed tasks as torch tensors."""
+
+    support: Tensor  # (b, s, d)
+    labels: Tensor  # (b, s, c)  one-hot
+    rest: Tensor  # (b, m, d)  queries first
+
+
+class Head(nn.Module, ABC):  # type: ignore[misc]
+    """What is trained: tasks in, logits of all unlabelled points out.
+
+    A head is made for vectors of ``n_dims`` dimensions and, where ``fixed_way`` says so, for ``n_way`` classes. Nothing
+    in it may mix tasks of a batch: batch norm over tasks would make a task's answer depend on its neighbours.
+    """
+
+    fixed_way: ClassVar[bool] = False
+
+    @abstractmethod
+    def __init__(self, n_dims: int, n_way: int) -> None:
+        super().__init__()
+
+    @abstractmethod
+    def forward(self, episode: Episode) -> Tensor:
+        """Logits (b, m, c)."""
+
+    def loss(self, episode: Episode, targets: Tensor) -> Tensor:
+        """What training lowers; cross-entropy of the queries (b, m) unless a head says otherwise."""
+        return nn.functional.cross_entropy(self(episode).flatten(0, 1), targets.flatten())
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a head is trained unless the caller says otherwise.
+
+    Attributes
+    ----------
+    optimizer : {"sgd", "adamw"}
+        SGD has Nesterov's momentum 0.9.
+    lr, weight_decay : float
+    steps, batch : int
+        Steps, and episodes of a step.
+    """
+
+    optimizer: str
+    lr: float
+    weight_decay: float
+    steps: int
+    batch: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetaMethod(Method):
+    """A method with a head.
+
+    Parameters
+    ----------
+    weights : str or Path, optional
+        What ``a2lp meta-train`` wrote. None: the untrained start, which answers too.
+    seed : int
+        Of the untrained start, where it is random.
+    """
+
+    head: ClassVar[type[Head]]
+    recipe: ClassVar[Recipe]
+    block: ClassVar[int] = 256  # tasks that the head sees at a time
+
+    weights: str | Path | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_whole("seed", self.seed, 0, "It decides the untrained start only.")
+        trained = None if self.weights is None else self._read(self.weights)
+        object.__setattr__(self, "_trained", trained)  # not a field: the file's name stands for it
+
+    @property
+    def trained(self) -> HeadWeights | None:
+        """What the file of weights holds; None without one."""
+        found: HeadWeights | None = getattr(self, "_trained", None)
+        return found
+
+    def answer(self, head: Head, episode: Episode, n_query: int) -> Tensor:
+        """Logits of the queries (b, q, c)."""
+        return head(episode)[:, :n_query]
+
+    def new_head(self, n_dims: int, n_way: int) -> Head:
+        """The untrained start."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            return self.head(n_dims, n_way)
+
+    def _read(self, path: str | Path) -> HeadWeights:
+        if not isinstance(path, str | Path):
+            raise InputError(f"weights={path!r} must be the name of a file that `a2lp meta-train` wrote, or None.")
+        found = read_weights(path, self.head.__name__)
+        found.load_into(self.new_head(found.n_dims, found.n_way))  # what does not fit shows here, not at the first task
+        return found
+
+    def _check(self, batch: TaskBatch) -> None:
+        trained = self.trained
+        if trained is None:
+            return
+        if batch.n_dims != trained.n_dims:
+            raise ShapeError(
+                f"{trained.path} was trained on vectors of {trained.n_dims} dimensions and these have {batch.n_dims}; "
+                "a head fits the features that it was trained on. Train it on base classes of the same backbone: "
+                "a2lp meta-train."
+            )
+        if self.head.fixed_way and batch.n_classes != trained.n_way:
+            raise ShapeError(
+                f"{trained.path} was trained on tasks of n_way={trained.n_way} classes and these have "
+                f"{batch.n_classes}; its network has one input for each class. Train another: "
+                f"a2lp meta-train --ways {batch.n_classes}."
+            )
+
+    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
+        episode = as_episode(points)
+        head = self._head_like(episode.rest, points.n_classes)
+        with torch.no_grad():
+            parts = [
+                self.answer(head, Episode(*(x[part] for x in episode)), points.n_query)
+                for part in chunks(len(episode.rest), self.block)
+            ]
+            scores = torch.cat(parts) / self.tau
+        return direct_outcome(_back(scores, points.support)), ("torch", "its network is torch's")
+
+    def _head_like(self, vectors: Tensor, n_way: int) -> Head:
+        """The head in the dtype and on the device of some vectors."""
+        head = self.new_head(vectors.shape[-1], n_way)
+        if self.trained is not None:
+            self.trained.load_into(head)
+        head.to(vectors.device, vectors.dtype)
+        return head
+
+
+def as_episode(points: Points) -> Episode:
+    """A block of tasks of any array library as torch tensors; torch's own stay where they are."""
+    arrays: list[Any] = [points.support, points.rest, points.codes]
+    if not is_torch(namespace(points.support)):
+        arrays = [torch.from_numpy(np.array(to_numpy(x))) for x in arrays]  # a copy: torch wants writable memory
+    support, rest, codes = arrays
+    return Episode(support, one_hot(codes, points.n_classes, support.dtype), rest)
+
+
+def _back(scores: Tensor, reference: Array) -> Array:
+    return scores if is_torch(namespace(reference)) else like(scores.numpy(), reference)

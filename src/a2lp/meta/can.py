@@ -1,0 +1,99 @@
+"""CAN: Hou, Chang, Ma, Shan and Chen, "Cross attention network for few-shot classification", NeurIPS 2019.
+
+Each pair of a class and a point is compared with an attention of its own: a small network looks at where the two agree
+and says which parts count. Then the surest queries join the support with the label they got, twice, and all are scored
+anew (the authors' transductive step, ``top_k`` here). Assumes no class marginal.
+
+Where we differ from the authors' code: they attend to the 36 places of a feature map, and pooled vectors have none, so
+the attention here is over channels, from the products of the two unit vectors, channel by channel, in the place of
+correlations between places. A product is the same seen from either side, so class and query share one attention. It
+is 1 + d softmax (theirs: 1 + softmax(. / 0.025) over places), so that its mean does not depend on d. Only the
+comparison is trained, by cross-entropy on episodes: their second loss, over all base classes, shapes the backbone,
+which is frozen here. Logits are 15 cos, not 7 cos: with fixed vectors, a small scale rewards attention that pulls
+cosines apart, whether or not it puts them in a better order. Batch norm is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from a2lp.meta.base import Episode, Head, MetaMethod, Recipe
+from a2lp.methods.base import require_number
+
+SCALE = 15.0  # of the cosines
+HIDDEN = 32
+
+
+class CANHead(Head):
+    """Which channels count for a class and a point; before training, all of them alike."""
+
+    def __init__(self, n_dims: int, n_way: int) -> None:
+        super().__init__(n_dims, n_way)
+        self.hidden = nn.Linear(n_dims, HIDDEN)
+        self.attention = nn.Linear(HIDDEN, n_dims)
+        nn.init.zeros_(self.attention.weight)
+        nn.init.zeros_(self.attention.bias)
+
+    def forward(self, episode: Episode) -> Tensor:
+        """Logits without the transductive step."""
+        sums, counts = class_sums(episode.labels, episode.support)
+        return self.compare(sums / counts, episode.rest)
+
+    def compare(self, means: Tensor, points: Tensor) -> Tensor:
+        """Scaled cosines under the attention of each pair (b, m, c)."""
+        classes = F.normalize(means, dim=-1)[:, None]  # (b, 1, c, d)
+        points = F.normalize(points, dim=-1)[:, :, None]  # (b, m, 1, d)
+        agreement = classes * points  # (b, m, c, d)
+        n_dims = agreement.shape[-1]
+        # times d: products of unit vectors are of the size of 1 / d
+        found = self.attention(F.relu(self.hidden(n_dims * agreement)))
+        weights = (1 + n_dims * found.softmax(-1)).square()
+        cross = (weights * agreement).sum(-1)
+        norms = (weights * classes.square()).sum(-1) * (weights * points.square()).sum(-1)
+        return SCALE * cross * norms.clamp_min(1e-24).rsqrt()
+
+
+def class_sums(labels: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums (b, c, d) and numbers (b, c, 1) of each class' points."""
+    return labels.mT @ points, labels.sum(1)[..., None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CAN(MetaMethod):
+    """Cross attention over channels, with the transductive step; untrained, it is ``top_k``.
+
+    Parameters
+    ----------
+    share : float
+        Of the queries, how many join the support in each round; there are as many rounds as this share goes into 1.
+    """
+
+    head: ClassVar[type[Head]] = CANHead
+    recipe: ClassVar[Recipe] = Recipe("adamw", lr=1e-4, weight_decay=0.1, steps=200, batch=16)
+    block: ClassVar[int] = 16  # an attention for each class and point takes memory
+
+    preprocess: str = "none"
+    share: float = 35 / 75
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_number("share", self.share, "above 0 and at most 1", lambda v: 0 < v <= 1, "The authors use 35/75.")
+
+    def answer(self, head: Head, episode: Episode, n_query: int) -> Tensor:
+        """Logits after the surest queries have joined."""
+        assert isinstance(head, CANHead)
+        rest = episode.rest
+        sums, counts = class_sums(episode.labels, episode.support)
+        logits = head.compare(sums / counts, rest)
+        each = max(1, int(self.share * rest.shape[1] + 1e-6))  # 35/75 of 75 is 35
+        for i in range(rest.shape[1] // each):
+            best, label = logits.max(-1)
+            sure = best >= best.topk(each * (i + 1), dim=-1).values[:, -1:]
+            joined = F.one_hot(label, logits.shape[-1]).to(rest.dtype) * sure[..., None]
+            more, number = class_sums(joined, rest)
+            logits = head.compare((sums + more) / (counts + number), rest)
+        return logits[:, :n_query]
