@@ -35,6 +35,7 @@ DOCTESTED = [
     "a2lp.tasks.batch",
     "a2lp.tasks.lists",
     "a2lp.tasks.samplers",
+    "a2lp.testing",
 ]
 
 

@@ -93,5 +93,5 @@ def test_methods_is_a_function_whatever_came_before(first: str) -> None:
         f"import a2lp; before = a2lp.methods(); exec({first!r}); after = a2lp.methods(); print(before == after, *after)"
     )
     late = f"import a2lp; exec({first!r}); print(*a2lp.methods())"
-    assert fresh(code) == "True prototypical imprinting lp a2lp"
-    assert fresh(late) == "prototypical imprinting lp a2lp"
+    assert fresh(code).startswith("True prototypical imprinting lp a2lp ")
+    assert fresh(late).startswith("prototypical imprinting lp a2lp ")

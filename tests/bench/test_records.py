@@ -62,6 +62,21 @@ def test_a_record_that_lacks_something_is_no_record(tmp_path, change):
         assert store.get(RECORD.key) is None
 
 
+def test_a_record_that_a_limit_stopped_is_one(tmp_path):
+    store = RecordStore(tmp_path)
+    part = replace(RECORD, accuracies=[10.0], limit=3.0)
+    store.put(part)
+    assert store.get(part.key) == part
+    assert not part.whole
+
+
+def test_records_of_earlier_versions_are_read(tmp_path):
+    data = json.loads(RECORD.to_json())
+    for name in ("uniform", "uses_base", "limit", "failed"):
+        del data[name]
+    assert Record.from_json(json.dumps(data)) == RECORD
+
+
 def test_out_must_be_a_folder(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be made a folder"):

@@ -30,22 +30,38 @@ def test_report_is_whole_and_refers_to_nothing_outside(make_cells, digits, tmp_p
     evil = dataclasses.replace(digits, name="<script>alert(1)</script>")
     cells = make_cells(["prototypical", "lp", "a2lp"], shots=(1, 2), features=evil, **SETTINGS)
     page = write(cells, "lp", tmp_path)
-    assert len(figures(page)) == 5
+    assert len(figures(page)) == 7
     assert "<script" not in page
     assert "&lt;script&gt;" in page
     assert not re.findall(r'(?:src|href)="(?!data:)', page)
     assert "difference to lp" in page
+    for title in ("Ranks of methods without base data", "Accuracy against time"):
+        assert f"<h2>{title}</h2>" in page
 
 
 def test_report_without_adaptation(make_cells, tmp_path):
     cells = make_cells(["prototypical", "lp"], preprocess=("l2", "plc"), shots=(1, 2, 3))
-    assert len(figures(write(cells, "prototypical", tmp_path / "two"))) == 2
+    assert len(figures(write(cells, "prototypical", tmp_path / "two"))) == 3
     assert len(figures(write(make_cells(["lp"], n_tasks=1), "lp", tmp_path / "one"))) == 1
 
 
 def test_equal_methods_have_a_histogram_too(make_cells, tmp_path):
     cells = make_cells(["lp", "a2lp"], settings={"a2lp": {"steps": 0}})
-    assert len(figures(write(cells, "lp", tmp_path))) == 2
+    assert len(figures(write(cells, "lp", tmp_path))) == 3
+
+
+def test_report_of_cells_that_failed_or_were_stopped(make_cells, tmp_path):
+    cells = make_cells(
+        ["prototypical", "lp", "a2lp", "imprinting"], shots=(1, 2), settings={"imprinting": {"steps": 3}}
+    )
+    store = RecordStore(tmp_path)
+    records = run(cells, store)
+    records[2] = dataclasses.replace(records[2], accuracies=[], failed="MemoryError: <b>too large</b>")
+    records[6] = dataclasses.replace(records[6], accuracies=records[6].accuracies[:5], limit=1.0)
+    page = write_report(cells, records, None, store, no_progress).read_text(encoding="utf-8")
+    assert len(figures(page)) == 4  # accuracy, ranks of the three others, time, differences
+    assert "MemoryError: &lt;b&gt;too large" in page
+    assert "(5)" in page
 
 
 @pytest.mark.parametrize("package", ["jinja2", "matplotlib"])

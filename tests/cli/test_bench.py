@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 
 import a2lp
 from a2lp.cli.app import app
+from a2lp.features import load, save
+from a2lp.methods.registry import _TABLE, method_class
 from a2lp.tasks.lists import TaskList
 
 SMALL = ["bench", "--features", "digits", "--tasks", "10"]
@@ -68,7 +70,10 @@ def test_table_fits_eighty_columns(shots):
     lines = stdout.splitlines()
     assert max(map(len, lines)) <= 80
     assert "digits: 5-way, 75 queries a task, 10 tasks, balanced, seed 0" in lines[0]
-    assert sum(line.strip().startswith("a2lp") for line in lines) == 3 * (1 if shots == "1,5" else 2)
+    rows = [line.split() for line in lines if line.strip().startswith("a2lp")]
+    assert len(rows) % 5 == 0  # accuracy, two differences, rank, seconds: in as many pieces as the width asks for
+    accuracies = [entry for row in rows[::5] for entry in row if not entry.startswith(("a2lp", "±"))]
+    assert len(accuracies) == 2 * len(shots.split(","))
 
 
 def test_saved_tasks_give_the_same_numbers(tmp_path):
@@ -81,6 +86,14 @@ def test_saved_tasks_give_the_same_numbers(tmp_path):
     assert TaskList.load(tmp_path / "t_2shot.npz").about["seed"] == 3
 
 
+def test_tasks_of_several_samplers_are_saved_apart(tmp_path):
+    args = ["bench", "--features", "digits", "--methods", "lp", "--tasks", "3", "--sampler", "balanced,dirichlet"]
+    call(*args, "--save-tasks", str(tmp_path / "t.npz"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"t_{sampler}_{k}shot.npz" for sampler in ("balanced", "dirichlet") for k in (1, 5)
+    ]
+
+
 def test_sampler_parameters_are_set_too(tmp_path):
     args = ["bench", "--features", "digits", "--methods", "lp", "--shots", "1", "--tasks", "4", "--sampler", "k_eff"]
     call(*args, "--set", "k_eff.k_eff=2", "--save-tasks", str(tmp_path / "t.npz"))
@@ -89,9 +102,87 @@ def test_sampler_parameters_are_set_too(tmp_path):
     assert all(len(np.unique(row)) == 2 for row in tasks.query_labels)
 
 
-def test_cl2n_with_base_features():
-    stdout, _ = call(*SMALL, "--methods", "lp", "--preprocess", "l2,cl2n", "--base", "digits", "--format", "json")
+@pytest.fixture
+def base(tmp_path):
+    """A file that can pass for base classes."""
+    save(load("digits"), tmp_path / "base.npz")
+    return str(tmp_path / "base.npz")
+
+
+def test_cl2n_with_base_features(base):
+    stdout, _ = call(*SMALL, "--methods", "lp", "--preprocess", "l2,cl2n", "--base", base, "--format", "json")
     assert len(json.loads(stdout)) == 4
+
+
+@pytest.fixture
+def four(monkeypatch):
+    """As if these were all the methods there are."""
+    names = ("prototypical", "lp", "simple_shot", "sib")
+    monkeypatch.setattr("a2lp.methods.registry._TABLE", {name: _TABLE[name] for name in names})
+
+
+def test_all_methods_that_can_run_here(four, base):
+    args = [*SMALL, "--methods", "all", "--shots", "1", "--sampler", "balanced,dirichlet", "--format", "json"]
+    stdout, notes = call(*args)
+    cells = [(c["sampler"], c["method"]) for c in json.loads(stdout)]
+    assert cells == [(s, m) for s in ("balanced", "dirichlet") for m in ("prototypical", "lp")]
+    assert "simple_shot is left out: it uses statistics of the base classes. Give them by --base FILE." in notes
+    assert "`a2lp meta-train sib --features BASE --out FILE`" in notes
+    stdout, notes = call(*args, "--base", base)
+    rows = json.loads(stdout)
+    assert [row["method"] for row in rows[:3]] == ["prototypical", "lp", "simple_shot"]
+    assert [row["uses_base"] for row in rows[:3]] == [False, False, True]
+    assert all(row["baseline"] is None for row in rows)
+
+
+def test_weights_bring_in_the_meta_trained_and_count_as_base_data(four, base, tmp_path):
+    weights = str(tmp_path / "sib.safetensors")
+    train = ["meta-train", "sib", "--features", base, "--out", weights, "--looks", "1", "--batch", "2"]
+    args = [*SMALL, "--methods", "all", "--shots", "1", "--set", f"sib.weights={weights}", "--format", "json"]
+    keys = []
+    for steps in ("1", "2"):
+        call(*train, "--steps", steps, "--force")
+        stdout, notes = call(*args, "--out", str(tmp_path / "out"))
+        assert [(row["method"], row["uses_base"]) for row in json.loads(stdout)][-1] == ("sib", True)
+        assert "sib is left out" not in notes
+        keys.append(len(records(tmp_path / "out")))
+    assert keys == [3, 4]  # other weights under the same name are another cell
+
+
+def test_bundled_features_bring_their_base_classes(four):
+    args = ["bench", "--methods", "all", "--shots", "1", "--tasks", "3", "--format", "json"]
+    stdout, notes = call(*args)
+    assert [row["method"] for row in json.loads(stdout)] == ["prototypical", "lp", "simple_shot"]
+    assert "simple_shot" not in notes.replace("simple_shot, 1-shot, cl2n", "")
+
+
+def test_a_mistake_in_the_parameters_of_one_of_all_is_an_error(four):
+    result = CliRunner().invoke(app, [*SMALL, "--methods", "all", "--set", "lp.alhpa=1"])
+    assert result.exit_code == 2
+    assert "Did you mean 'alpha'" in result.stderr
+
+
+def test_one_failing_method_is_a_note(monkeypatch, tmp_path):
+    def fail(self, points, callback):
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(method_class("tpn"), "_solve", fail)
+    stdout, _ = call(*SMALL, "--methods", "prototypical,tpn", "--shots", "1", "--out", str(tmp_path))
+    assert "tpn (balanced, own, 1-shot) failed: RuntimeError: out of luck" in " ".join(stdout.split())
+    assert len(records(tmp_path)) == 1
+    for name in ("table.md", "table.csv", "report.html"):
+        assert "out of luck" in (tmp_path / name).read_text()
+
+
+def test_a_slow_method_is_bounded(tmp_path):
+    args = ["bench", "--features", "digits", "--tasks", "300", "--shots", "1", "--methods", "prototypical,imprinting"]
+    args += ["--set", "imprinting.steps=3000", "--limit-seconds", "0.2", "--out", str(tmp_path)]
+    stdout, _ = call(*args, "--format", "json")
+    quick, slow = json.loads(stdout)
+    assert (quick["n_tasks"], quick["best"]) == (300, "prototypical")
+    assert 0 < slow["n_tasks"] < 300
+    assert slow["best"] == "prototypical" and slow["rank"] is None
+    assert "stopped by the limit of 0.2 s" in (tmp_path / "table.md").read_text()
 
 
 def test_out_has_records_table_and_report(tmp_path):
@@ -186,7 +277,12 @@ def test_sweep_over_words():
 
 def test_methods_and_version():
     stdout, _ = call("methods")
-    assert [line.split()[0] for line in stdout.splitlines()][:4] == ["prototypical", "imprinting", "lp", "a2lp"]
+    lines = {line.split()[0]: line for line in stdout.splitlines()}
+    assert list(lines) == list(a2lp.methods())
+    assert "[" not in lines["lp"]
+    assert "[takes classes to be equally frequent]" in lines["pt_map"]
+    assert "[uses statistics of base classes]" in lines["simple_shot"]
+    assert "a2lp meta-train" in lines["sib"]
     assert call("--version")[0].strip() == a2lp.__version__
 
 

@@ -105,6 +105,8 @@ def _where(record: Record) -> Place | str:
     config = record.config
     if "study" in config:
         return "a look at the steps, not a cell"
+    if not record.whole:
+        return "a limit of time stopped it before its last task"
     if any(config[key] != value for key, value in PROTOCOL.items()):
         return "other tasks than 5-way with 15 queries of each class"
     if config["preprocess"] not in PREPROCESS:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from a2lp.bench.records import Record
-from a2lp.bench.statistics import paired_difference
+from a2lp.bench.statistics import Ranking, paired_difference
 from a2lp.bench.studies import Matrix, TaskPicture
 from a2lp.errors import MissingExtraError
 
@@ -47,6 +47,64 @@ def accuracy(columns: Mapping[str, Sequence[Record]]) -> str:
         axes.set_yticks(range(len(names)), names)
         axes.margins(x=0.15)
         axes.grid(axis="x", color="#dddddd")
+    return _svg(figure)
+
+
+def ranks(methods: Sequence[str], found: Ranking) -> str:
+    """A critical-difference diagram: mean ranks, and bars that join methods which cannot be told apart."""
+    order = np.argsort(found.ranks, kind="stable")
+    half, high = -(-len(order) // 2), float(len(order))
+    figure, [axes] = _panels(1, 1.2 + 0.26 * half, across=1)
+    bars = _joined(found.ranks[order], found.critical_difference)
+    top, reach = 0.35 * len(bars) + 0.6, high - 1
+    for place, index in enumerate(order):
+        left, rank = place < half, float(found.ranks[index])
+        level = top + 0.7 * (place if left else len(order) - 1 - place)
+        side = 1 - 0.04 * reach if left else high + 0.04 * reach
+        axes.plot([rank, rank, side], [0, level, level], color=GREY, lw=0.8)
+        text = f"{methods[index]}  {rank:.2f}" if left else f"{rank:.2f}  {methods[index]}"
+        axes.text(side, level, f" {text} ", ha="right" if left else "left", va="center", fontsize=9)
+    for place, (start, end) in enumerate(bars):
+        axes.plot([start, end], [0.35 * (place + 1)] * 2, color="black", lw=3, solid_capstyle="butt")
+    axes.plot([1, 1 + found.critical_difference], [-1.2, -1.2], color=COLOURS[1], lw=2)
+    text = f"critical difference {found.critical_difference:.2f}"
+    axes.text(1 + found.critical_difference, -1.2, f"  {text}", va="center", fontsize=8)
+    axes.set(xlim=(1 - 0.5 * reach, high + 0.5 * reach), ylim=(top + 0.7 * half, -1.8), yticks=[])
+    axes.set_xticks(np.arange(1, high + 1, max(1, round(reach / 10))))
+    axes.xaxis.tick_top()
+    axes.tick_params(axis="x", pad=1)
+    axes.spines[["left", "bottom"]].set_visible(False)
+    axes.spines["top"].set(visible=True, position=("data", 0), bounds=(1, high))
+    return _svg(figure)
+
+
+def _joined(ordered: Matrix, critical: float) -> list[tuple[float, float]]:
+    """The longest runs of mean ranks, given in order, that lie within the critical difference."""
+    runs: list[tuple[float, float]] = []
+    for start in ordered:
+        end = ordered[ordered <= start + critical].max()
+        if end > start and (not runs or end > runs[-1][1]):
+            runs.append((float(start), float(end)))
+    return runs
+
+
+def accuracy_and_time(columns: Mapping[str, Sequence[Record]]) -> str:
+    """Accuracy against seconds per 1000 tasks; filled where base data were used, square where balance is assumed."""
+    most = max(map(len, columns.values()))
+    figure, panels = _panels(len(columns), 1.6 + 0.15 * most, across=min(2, len(columns)))
+    for axes, (title, records) in zip(panels, columns.items(), strict=True):
+        downwards = sorted(records, key=lambda record: -record.accuracy.mean)
+        for place, record in enumerate(downwards):
+            point = (1000 * record.seconds / len(record.accuracies), record.accuracy.mean)
+            face = _colour(place) if record.uses_base else "white"
+            axes.plot(*point, marker="s" if record.uniform else "o", color=_colour(place), markerfacecolor=face)
+            axes.annotate(  # in a list beside the panel, where names cannot cover each other
+                record.config["method"], point, (1.04, 1 - (place + 0.5) / len(records)), textcoords="axes fraction",
+                va="center", fontsize=8, color=_colour(place), annotation_clip=False,
+                arrowprops={"arrowstyle": "-", "color": _colour(place), "lw": 0.4, "alpha": 0.6},
+            )  # fmt: skip
+        axes.set(title=title, xlabel="seconds per 1000 tasks", ylabel="accuracy, %", xscale="log")
+        axes.grid(color="#dddddd")
     return _svg(figure)
 
 
@@ -127,14 +185,14 @@ def _points(axes: Axes, picture: TaskPicture, right: Matrix) -> None:
     axes.scatter(x[~right], y[~right], s=75, facecolors="none", edgecolors="black", linewidths=0.9, zorder=2)
 
 
-def _panels(count: int, height: float, share: bool = False) -> tuple[Figure, list[Axes]]:
-    """A figure of so many panels, two or three in a row."""
+def _panels(count: int, height: float, share: bool = False, across: int | None = None) -> tuple[Figure, list[Axes]]:
+    """A figure of so many panels, two or three in a row unless the caller says how many."""
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtraError("the report", "matplotlib", "report") from error
-    across = 2 if count in (1, 2, 4) else 3
+    across = across or (2 if count in (1, 2, 4) else 3)
     down = -(-count // across)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(PAGE_WIDTH, height * down), layout="constrained")

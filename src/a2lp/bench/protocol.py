@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from a2lp._version import __version__
 from a2lp.errors import A2LPWarning, InputError
 from a2lp.features import BaseStatistics, FeatureSet
 from a2lp.methods.base import Method
-from a2lp.methods.registry import create, method_class
+from a2lp.methods.registry import create, method_class, methods
 from a2lp.tasks.lists import TaskList
 from a2lp.tasks.samplers import draw
 
@@ -80,17 +81,23 @@ class Cell:
         The method itself, with its parameters.
     device : str
         ``"cpu"`` (NumPy), ``"torch"`` (torch on the CPU), or another device of torch such as ``"cuda"``.
+    asked : str
+        The preprocessing as it was asked for: a name, or ``"own"``; cells of a comparison share it.
     """
 
     episodes: Episodes
     name: str
     method: Method
     device: str = "cpu"
+    asked: str = OWN
 
     @cached_property
     def params(self) -> dict[str, Any]:
-        """Every parameter of the method, those left at their defaults too; arrays by their hash."""
-        return {f.name: _plain(getattr(self.method, f.name)) for f in dataclasses.fields(self.method)}
+        """Every parameter of the method, those left at their defaults too; arrays and weights by their hash."""
+        params = {f.name: _plain(getattr(self.method, f.name)) for f in dataclasses.fields(self.method)}
+        if params.get("weights") is not None:
+            params["weights"] = f"sha256:{hashlib.sha256(Path(params['weights']).read_bytes()).hexdigest()}"
+        return params
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -201,11 +208,16 @@ def plan(
         ``engine`` goes to the methods that have one.
     """
     settings = settings or {}
-    made = [
-        [(name, make_method(name, {**named(how), **settings.get(name, {})}, base, engine)) for name in methods]
+    made = {
+        how: [(name, make_method(name, {**named(how), **settings.get(name, {})}, base, engine)) for name in methods]
         for how in preprocess
+    }
+    return [
+        Cell(each, name, method, device, how)
+        for how, alike in made.items()
+        for each in episodes
+        for name, method in alike
     ]
-    return [Cell(each, name, method, device) for alike in made for each in episodes for name, method in alike]
 
 
 def plan_sweep(
@@ -235,6 +247,32 @@ def make_method(name: str, params: Params, base: BaseStatistics | None = None, e
     return dataclasses.replace(method, base=base) if method.uses_base and method.base is None else method
 
 
+def all_that_run(
+    preprocess: Sequence[str], settings: Mapping[str, Params], base: BaseStatistics | None
+) -> tuple[list[str], list[str]]:
+    """The names of every registered method that can run here, and a sentence about each that cannot."""
+    names, left_out = [], []
+    for name in methods():
+        params = settings.get(name, {})
+        try:
+            made = [make_method(name, {**named(how), **params}) for how in preprocess]
+        except Exception as error:  # of a plug-in it may be any
+            if params:  # those are the caller's to mend
+                raise
+            left_out.append(f"{name} is left out: {type(error).__name__}: {error}")
+            continue
+        if getattr(made[0], "weights", "none needed") is None:
+            left_out.append(
+                f"{name} is left out: it is meta-trained, and has no weights here. Make them with `a2lp meta-train "
+                f"{name} --features BASE --out FILE`, then give them by --set {name}.weights=FILE."
+            )
+        elif base is None and any(method.uses_base for method in made):
+            left_out.append(f"{name} is left out: it uses statistics of the base classes. Give them by --base FILE.")
+        else:
+            names.append(name)
+    return names, left_out
+
+
 def named(preprocess: str) -> dict[str, Any]:
     """A preprocessing as a parameter of a method; nothing for the method's own."""
     return {} if preprocess == OWN else {"preprocess": preprocess}
@@ -252,7 +290,7 @@ def _sha256(arrays: Iterable[np.ndarray[Any, Any] | None]) -> str:
 def _plain(value: Any) -> Any:
     """A parameter as JSON has it."""
     if isinstance(value, BaseStatistics):
-        return f"sha256:{_sha256([value.mean, value.class_means, value.within_cov])}"
+        return f"sha256:{_sha256([value.mean, value.class_means, value.within_cov, value.sphere_cov])}"
     if isinstance(value, tuple):
         return [_plain(v) for v in value]
-    return value
+    return str(value) if isinstance(value, Path) else value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ class Record:
     config : dict
         Everything that decides the numbers: tasks, features, method and all of its parameters.
     accuracies : list of float
-        Percent of queries that were right, one for each task.
+        Percent of queries that were right, one for each task; of the first tasks only where a limit stopped the cell.
     seconds : float
         Time spent in ``predict``, all tasks together.
     engine : str
@@ -33,6 +33,13 @@ class Record:
         For methods that take steps: the mean loss along the way, and how far the anchors moved.
     versions, hardware, commit, date
         Where and when.
+    uniform, uses_base : bool
+        What the method assumed: equally many queries of every class; base classes, as statistics or as weights that
+        were trained on them.
+    limit : float or None
+        The seconds after which the cell was stopped, where it was.
+    failed : str or None
+        What went wrong, where the method raised an error; such a record has no accuracies and is never kept.
     """
 
     key: str
@@ -45,6 +52,15 @@ class Record:
     hardware: dict[str, Any] = field(default_factory=dict)
     commit: str | None = None
     date: str = ""
+    uniform: bool = False
+    uses_base: bool = False
+    limit: float | None = None
+    failed: str | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether every task was done."""
+        return len(self.accuracies) == int(self.config["n_tasks"])
 
     @property
     def accuracy(self) -> Estimate:
@@ -61,12 +77,13 @@ class Record:
     def from_json(cls, text: str) -> Record:
         """Read a record; ValueError if the text is not a whole one."""
         data = json.loads(text)
+        later = {"uniform", "uses_base", "limit", "failed"}  # records of earlier versions have none
         try:
-            record = cls(**{name: data[name] for name in cls.__dataclass_fields__})
-            whole = len(record.accuracies) == record.config["n_tasks"]
+            record = cls(**{f.name: data[f.name] for f in fields(cls) if f.name not in later or f.name in data})
+            whole = record.whole
         except (KeyError, TypeError) as error:
             raise ValueError(f"a field is missing: {error}") from error
-        if not whole:
+        if not record.accuracies or not (whole or record.limit):
             raise ValueError(f"{len(record.accuracies)} accuracies for {record.config['n_tasks']} tasks")
         return record
 

@@ -8,7 +8,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-from a2lp.bench import plots, studies, tables
+from a2lp.bench import plots, studies
+from a2lp.bench.bench_tables import bench_table, choose_baseline
+from a2lp.bench.comparison import Standing, compare, overall
 from a2lp.bench.protocol import Cell
 from a2lp.bench.records import Record, RecordStore, write_text
 from a2lp.bench.run import Progress
@@ -26,7 +28,7 @@ class Plot(NamedTuple):
 
 
 def write_report(
-    cells: Sequence[Cell], records: Sequence[Record], baseline: str, store: RecordStore, progress: Progress
+    cells: Sequence[Cell], records: Sequence[Record], baseline: str | None, store: RecordStore, progress: Progress
 ) -> Path:
     """Write ``report.html`` beside the records.
 
@@ -34,8 +36,8 @@ def write_report(
     ----------
     cells, records : sequences
         What was run, and what it gave.
-    baseline : str
-        The method that differences are taken to.
+    baseline : str or None
+        A method that differences are taken to, beside those to the best.
     store : RecordStore
         Keeps what is computed for the report only.
     progress : callable
@@ -45,50 +47,84 @@ def write_report(
         import jinja2
     except ImportError as error:
         raise MissingExtraError("the report", "jinja2", "report") from error
-    figures = _compared(records, baseline) + _adapted(cells, records, store, progress)
+    standings = compare(cells, records)
+    figures = _compared(standings) + _differences(standings, baseline) + _adapted(cells, standings, store, progress)
     template = (files("a2lp.bench") / "report.html.jinja").read_text(encoding="utf-8")
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     page = environment.from_string(template).render(
-        table=tables.bench_table(records, baseline), figures=figures, record=records[-1]
+        table=bench_table(standings, baseline), figures=figures, record=records[-1], samplers=_samplers(standings)
     )
     path = store.folder.parent / "report.html"
     write_text(path, page)
     return path
 
 
-def _compared(records: Sequence[Record], baseline: str) -> list[Plot]:
+def _compared(standings: Sequence[Standing]) -> list[Plot]:
+    """All methods: accuracies, ranks, accuracy against time."""
     columns: dict[str, list[Record]] = {}
-    for record in records:
-        columns.setdefault(_column(record), []).append(record)
-    found = [
-        _plot("Accuracy", "Mean over tasks; the bars are 95 % intervals.", plots.accuracy(columns)),
-    ]
-    focus = _focus(records, baseline)
-    pairs = {title: tuple(_of(members, name) for name in (focus, baseline)) for title, members in columns.items()}
-    if focus != baseline:
+    for one in standings:
+        if one.record.accuracies:
+            columns.setdefault(_column(one), []).append(one.record)
+    found = [_plot("Accuracy", "Mean over tasks; the bars are 95 % intervals.", plots.accuracy(columns))]
+    for kind, uses_base in (("without base data", False), ("with base data", True)):
+        ranked = overall(standings, uses_base)
+        if ranked is not None and len(ranked[0]) > 2:
+            found.append(
+                _plot(
+                    f"Ranks of methods {kind}",
+                    f"Ranked on each of {ranked[1].n} tasks, 1 the best; those that did all tasks of all columns. "
+                    "Black bars join methods whose mean ranks are within Nemenyi's critical difference at 5 %: these "
+                    f"cannot be told apart. Friedman's test that all are equal: p = {ranked[1].p_value:.2g}.",
+                    plots.ranks(*ranked),
+                )
+            )
+    if len({one.method for one in standings}) > 1:
         found.append(
             _plot(
-                f"Task by task: {focus} minus {baseline}",
-                "Both methods ran on the same tasks. Dashed: the mean difference.",
-                plots.differences({title: (one, other) for title, (one, other) in pairs.items()}),
+                "Accuracy against time",
+                "Up and to the left is better. Filled: uses data of the base classes. Square: takes every class to "
+                "have equally many queries.",
+                plots.accuracy_and_time(columns),
             )
         )
     return found
 
 
-def _adapted(cells: Sequence[Cell], records: Sequence[Record], store: RecordStore, progress: Progress) -> list[Plot]:
+def _differences(standings: Sequence[Standing], baseline: str | None) -> list[Plot]:
+    """Two methods task by task: the one worth a closer look, and the baseline."""
+    whole = [one for one in standings if one.record.whole]
+    names = list(dict.fromkeys(one.method for one in whole))
+    if not names:
+        return []
+    baseline = choose_baseline(names, baseline)
+    focus = _focus([one.record for one in whole], baseline)
+    pairs: dict[str, tuple[Record, Record]] = {}
+    for one in whole:
+        if one.method == focus:
+            others = [o.record for o in whole if o.method == baseline and o.family == one.family]
+            if others and focus != baseline:
+                pairs[_column(one)] = (one.record, others[0])
+    if not pairs:
+        return []
+    caption = "Both methods ran on the same tasks. Dashed: the mean difference."
+    return [_plot(f"Task by task: {focus} minus {baseline}", caption, plots.differences(pairs))]
+
+
+def _adapted(
+    cells: Sequence[Cell], standings: Sequence[Standing], store: RecordStore, progress: Progress
+) -> list[Plot]:
     """What the steps of ``a2lp`` do, where it was run with steps."""
     chosen = [
-        (cell, record)
-        for cell, record in zip(cells, records, strict=True)
-        if cell.name == ADAPTIVE and cell.params["steps"] > 0
+        (cell, one)
+        for cell, one in zip(cells, standings, strict=True)
+        if cell.name == ADAPTIVE and cell.params["steps"] > 0 and one.record.whole
     ]
     if not chosen:
         return []
-    curves = {_column(record): studies.adaptation(cell, store, progress).trace or {} for cell, record in chosen}
-    n = min(studies.TASKS, len(records[0].accuracies))
-    cell, record = chosen[0]
-    index = studies.most_helped(cell, record)
+    curves = {_column(one): studies.adaptation(cell, store, progress).trace or {} for cell, one in chosen}
+    cell, first = chosen[0]
+    n = min(studies.TASKS, len(first.record.accuracies))
+    index = studies.most_helped(cell, first.record)
     picture = studies.task_picture(cell, index)
     return [
         _plot(
@@ -103,7 +139,7 @@ def _adapted(cells: Sequence[Cell], records: Sequence[Record], store: RecordStor
             plots.movement(curves),
         ),
         _plot(
-            f"One task, before and after ({_column(record)})",
+            f"One task, before and after ({_column(first)})",
             f"Task {index}, the one of the first {n} that gained most. Colours are the true classes, diamonds the "
             "anchors, dotted lines their way from the support vectors; ringed queries are labelled wrongly. The axes "
             f"are the two main ones of the task's points, with {100 * picture.explained:.0f} % of their variance.",
@@ -112,8 +148,13 @@ def _adapted(cells: Sequence[Cell], records: Sequence[Record], store: RecordStor
     ]
 
 
-def _column(record: Record) -> str:
-    return f"{record.config['n_shot']}-shot, {record.config['preprocess']}"
+def _column(one: Standing) -> str:
+    sampler, preprocess, n_shot = one.column
+    return f"{n_shot}-shot, {preprocess}" if sampler == "balanced" else f"{n_shot}-shot, {preprocess}, {sampler}"
+
+
+def _samplers(standings: Sequence[Standing]) -> str:
+    return ", ".join(dict.fromkeys(one.column.sampler for one in standings))
 
 
 def _focus(records: Sequence[Record], baseline: str) -> str:
@@ -123,10 +164,6 @@ def _focus(records: Sequence[Record], baseline: str) -> str:
         return ADAPTIVE
     best = max(records, key=lambda record: (record.config["method"] != baseline, record.accuracy.mean))
     return str(best.config["method"])
-
-
-def _of(records: Sequence[Record], method: str) -> Record:
-    return next(record for record in records if record.config["method"] == method)
 
 
 def _plot(title: str, caption: str, svg: str) -> Plot:

@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 
 from a2lp.bench.placing import N_TASKS, PREPROCESS
 from a2lp.bench.protocol import Cell, draw_episodes, plan
-from a2lp.bench.published import SHOTS, Set, identify
+from a2lp.bench.published import METHODS, SHOTS, Set, identify
 from a2lp.errors import A2LPError, InputError
 from a2lp.features import FeatureSet, load
 from a2lp.features.bundled import BUNDLED
 from a2lp.features.files import FORMATS
-from a2lp.methods.registry import method_class, methods
 
 
 class Found(NamedTuple):
@@ -53,14 +52,10 @@ def find_features(folder: Path | None) -> Found:
 
 
 def plan_cells(features: FeatureSet, n_tasks: int = N_TASKS) -> list[Cell]:
-    """Every registered method with both preprocessings on 1- and 5-shot tasks of a set.
-
-    Methods that need base classes are not among them.
-    """
-    names = [name for name in methods() if not method_class(name).needs_base]
+    """The paper's methods with both preprocessings on 1- and 5-shot tasks of a set."""
     sizes: dict[str, Any] = {"n_way": 5, "n_query": 15, "n_tasks": n_tasks, "seed": 0}
     episodes = [draw_episodes(features, sampler="balanced", n_shot=n_shot, **sizes) for n_shot in SHOTS]
-    return plan(episodes, names, PREPROCESS)
+    return plan(episodes, METHODS, PREPROCESS)
 
 
 def _files(folder: Path | None) -> list[Path]:

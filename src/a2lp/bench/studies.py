@@ -65,7 +65,8 @@ def _adaptation(cell: Cell, config: dict[str, Any], key: str, progress: Progress
             curve[i] = np.where(np.isnan(curve[i]), curve[i - 1], curve[i])
     trace = {name: curve.mean(axis=1).tolist() for name, curve in curves.items()}
     trace |= {"steps": steps.tolist(), "ci95": [estimate(row).ci95 for row in curves["accuracy"].tolist()]}
-    return new_record(config, key, curves["accuracy"][-1].tolist(), time.perf_counter() - begun, engine, trace)
+    seconds = time.perf_counter() - begun
+    return new_record(config, key, curves["accuracy"][-1].tolist(), seconds, engine, trace, method=method)
 
 
 class _Watch:

@@ -1,4 +1,4 @@
-"""Records as tables: the paper's layout for reading, flat rows for programs."""
+"""Tables and how they are written; a sweep's records as one."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from a2lp.bench.records import Record
-from a2lp.bench.statistics import Estimate, paired_difference
 
 Row = dict[str, Any]
 
@@ -38,51 +37,7 @@ class Table:
     title: str
     columns: tuple[tuple[str, str], ...]
     blocks: tuple[Block, ...]
-
-
-def choose_baseline(methods: Sequence[str], asked: str | None = None) -> str:
-    """The method that differences are taken to: the one asked for, else ``lp``, else the first."""
-    return asked or ("lp" if "lp" in methods else methods[0])
-
-
-def bench_rows(records: Sequence[Record], baseline: str) -> list[Row]:
-    """One flat row for each record, with its paired difference to the baseline on the same tasks."""
-    return [_bench_row(record, _partner(record, records, baseline)) for record in records]
-
-
-def bench_table(records: Sequence[Record], baseline: str) -> Table:
-    """Rows are methods, columns are shots, grouped by preprocessing."""
-    rows = bench_rows(records, baseline)
-    by_place = {(row["method"], row["preprocess"], row["n_shot"]): row for row in rows}
-    methods = list(dict.fromkeys(row["method"] for row in rows))
-    places = list(dict.fromkeys((row["preprocess"], row["n_shot"]) for row in rows))
-
-    def block(title: str, names: Sequence[str], show: Callable[[Row], Entry]) -> Block:
-        return Block(title, tuple((m, tuple(show(by_place[m, *p]) for p in places)) for m in names))
-
-    highest = {p: max(by_place[m, *p]["mean_accuracy"] for m in methods) for p in places}
-    blocks = [
-        block(
-            "accuracy, %",
-            methods,
-            lambda r: Entry(
-                plus_minus(r["mean_accuracy"], r["ci95"]),
-                r["mean_accuracy"] == highest[r["preprocess"], r["n_shot"]],
-            ),
-        )
-    ]
-    others = [m for m in methods if m != baseline]
-    if others and baseline in methods:
-        blocks.append(
-            block(
-                f"difference to {baseline}",
-                others,
-                lambda r: Entry(plus_minus(r["difference"], r["difference_ci95"], sign=True)),
-            )
-        )
-    blocks.append(block("seconds per 1000 tasks", methods, lambda r: Entry(_seconds(r))))
-    columns = tuple((p, f"{k}-shot") for p, k in places)
-    return Table(describe(records[0].config), columns, tuple(blocks))
+    notes: tuple[str, ...] = ()
 
 
 def sweep_rows(records: Sequence[Record], swept: Sequence[str]) -> list[Row]:
@@ -92,7 +47,7 @@ def sweep_rows(records: Sequence[Record], swept: Sequence[str]) -> list[Row]:
     for rank, (params, members) in enumerate(groups, start=1):
         mean = _mean_of_means(members)
         for record in members:
-            rows.append(_row(record) | {"rank": rank, "mean_over_shots": mean} | dict(params))
+            rows.append(plain_row(record) | {"rank": rank, "mean_over_shots": mean} | dict(params))
     return rows
 
 
@@ -136,6 +91,7 @@ def to_markdown(table: Table) -> str:
         for label, entries in block.rows:
             texts = [f"**{e.text}**" if e.best else e.text for e in entries]
             lines.append("| " + " | ".join([label, *texts]) + " |")
+    lines += ["", *(f"- {note}".replace("- *", "- \\*") for note in table.notes)] if table.notes else []
     return "\n".join(lines)
 
 
@@ -154,7 +110,8 @@ def to_latex(table: Table) -> str:
             texts = [tex(e.text.replace("-", "\u2212")) for e in entries]
             texts = [rf"\textbf{{{text}}}" if e.best else text for e, text in zip(entries, texts, strict=True)]
             lines.append(" & ".join([tex(label), *texts]) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
+    notes = [rf"\par{{\footnotesize {tex(note)}\par}}" for note in table.notes]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *notes])
 
 
 def describe(config: Mapping[str, Any]) -> str:
@@ -177,7 +134,8 @@ def plus_minus(mean: float, ci95: float, *, sign: bool = False) -> str:
     return number if math.isnan(ci95) else f"{number} ±{ci95:.2f}"
 
 
-def _row(record: Record) -> Row:
+def plain_row(record: Record) -> Row:
+    """What a record says, without comparing it."""
     config, accuracy = record.config, record.accuracy
     return {
         "method": config["method"],
@@ -186,33 +144,12 @@ def _row(record: Record) -> Row:
         "preprocess": config["preprocess"],
         "sampler": config["sampler"],
         "features": config["features"],
-        "n_tasks": config["n_tasks"],
+        "n_tasks": len(record.accuracies),
         "mean_accuracy": accuracy.mean,
         "ci95": accuracy.ci95,
         "seconds": record.seconds,
         "engine": record.engine,
     }
-
-
-def _bench_row(record: Record, partner: Record | None) -> Row:
-    if partner is None:
-        difference = Estimate(math.nan, math.nan)
-    else:
-        difference = paired_difference(record.accuracies, partner.accuracies)
-    return _row(record) | {
-        "baseline": None if partner is None else partner.config["method"],
-        "difference": difference.mean,
-        "difference_ci95": difference.ci95,
-    }
-
-
-def _partner(record: Record, records: Sequence[Record], baseline: str) -> Record | None:
-    """The baseline's record on the same tasks with the same preprocessing."""
-    for other in records:
-        same = all(other.config[k] == record.config[k] for k in ("tasks_sha256", "features_sha256", "preprocess"))
-        if same and other.config["method"] == baseline:
-            return other
-    return None
 
 
 def _by_params(records: Sequence[Record], swept: Sequence[str]) -> list[tuple[Row, list[Record]]]:
@@ -226,11 +163,6 @@ def _by_params(records: Sequence[Record], swept: Sequence[str]) -> list[tuple[Ro
 
 def _mean_of_means(records: Sequence[Record]) -> float:
     return sum(record.accuracy.mean for record in records) / len(records)
-
-
-def _seconds(row: Row) -> str:
-    seconds = 1000 * row["seconds"] / row["n_tasks"]
-    return f"{seconds:.1f}" if seconds >= 1 else f"{seconds:.2g}"
 
 
 def _or_null(value: Any) -> Any:

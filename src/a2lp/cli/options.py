@@ -5,15 +5,20 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from a2lp.errors import InputError, UnknownNameError
 
+if TYPE_CHECKING:
+    from a2lp.features import BaseStatistics
+
 FORMATS = ("table", "markdown", "latex", "csv", "json")
 
-Features = Annotated[str, typer.Option(help="A bundled set (cub, digits) or a feature file.", metavar="NAME|FILE")]
+Features = Annotated[
+    str, typer.Option(help="A bundled set (cub, cifar_fs, digits) or a feature file.", metavar="NAME|FILE")
+]
 Shots = Annotated[str, typer.Option(help="Labelled examples per class.", metavar="LIST")]
 Ways = Annotated[int, typer.Option(help="Classes of a task.")]
 Queries = Annotated[
@@ -21,6 +26,9 @@ Queries = Annotated[
 ]
 Tasks = Annotated[int, typer.Option(help="How many tasks.")]
 Sampler = Annotated[str, typer.Option(help="Who draws the tasks: balanced, dirichlet, k_eff or semi_supervised.")]
+Samplers = Annotated[
+    str, typer.Option(help="Who draws the tasks: balanced, dirichlet, k_eff or semi_supervised.", metavar="LIST")
+]
 Seed = Annotated[int, typer.Option(help="Seed of the tasks.")]
 Settings = Annotated[
     list[str],
@@ -29,7 +37,8 @@ Settings = Annotated[
 Base = Annotated[
     str | None,
     typer.Option(
-        help="Features of the base classes, or their statistics, for cl2n, whiten and methods that need them.",
+        help="Features of the base classes, or their statistics, for cl2n, whiten and methods that need them; "
+        "bundled sets bring theirs.",
         metavar="NAME|FILE",
     ),
 ]
@@ -85,6 +94,16 @@ def grid(texts: Sequence[str]) -> dict[str, list[Any]]:
     if not found:
         raise InputError("a sweep needs something to vary. Give it at least one --grid, such as --grid alpha=0.5,0.8.")
     return found
+
+
+def base_statistics(base: str | None, features: str) -> BaseStatistics | None:
+    """Statistics of the base classes: those that were named, else those that a bundled set brings."""
+    from a2lp.features import load_base
+    from a2lp.features.bundled import BUNDLED, base_of
+
+    if base is not None:
+        return load_base(base)
+    return base_of(features) if features in BUNDLED else None
 
 
 def known_format(name: str) -> str:

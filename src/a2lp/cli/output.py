@@ -18,7 +18,8 @@ from a2lp.bench.run import Progress, run
 from a2lp.cli.progress import bar_on_stderr
 from a2lp.errors import MissingExtraError
 
-_ENTRY_WIDTH = 14  # "78.93 ±0.79" and its padding
+_PADDING = 3  # beside each column of a table
+_TITLES = 22  # titles of blocks are broken into lines of this width: "seconds per 1000 tasks"
 
 
 def note(text: str) -> None:
@@ -41,13 +42,20 @@ def progress_bar(what: str) -> Iterator[Progress]:
         yield report
 
 
-def run_cells(what: str, cells: Sequence[Cell], store: RecordStore | None) -> list[Record]:
+def run_cells(
+    what: str,
+    cells: Sequence[Cell],
+    store: RecordStore | None,
+    *,
+    limit: float | None = None,
+    keep_going: bool = False,
+) -> list[Record]:
     """Run cells under a progress bar, after a note on how many of them were done before."""
     done = 0 if store is None else sum(cell.key in store for cell in cells)
     if store is not None and done:
         note(f"note: {done} of {len(cells)} cells are in {store.folder} and are not run again.")
     with progress_bar(what) as progress:
-        return run(cells, store, progress)
+        return run(cells, store, progress, limit=limit, keep_going=keep_going)
 
 
 def emit(style: str, rows: Sequence[tables.Row], table: tables.Table) -> None:
@@ -66,16 +74,36 @@ def emit(style: str, rows: Sequence[tables.Row], table: tables.Table) -> None:
 
 def _print(table: tables.Table, console: Console) -> None:
     """The table in the terminal, in as many pieces as its width asks for."""
-    label_width = 2 + max(len(label) for block in table.blocks for label, _ in block.rows)
-    at_once = max(1, (console.width - label_width - 4) // _ENTRY_WIDTH)
     console.print(Text(table.title, style="bold"))
-    for start in range(0, len(table.columns), at_once):
-        console.print(_rich(table, slice(start, start + at_once)))
+    for part in _pieces(table, console.width):
+        console.print(_rich(table, part))
+    for note in table.notes:
+        console.print(Text(note))
+
+
+def _pieces(table: tables.Table, width: int) -> Iterator[slice]:
+    """Columns that fit beside the labels, as many at a time as the width allows."""
+    rows = [row for block in table.blocks for row in block.rows]
+    labels = 2 + _label_width(table)  # and what is left and right of the table
+    start, used = 0, labels
+    for i, head in enumerate(table.columns):
+        texts = [line for text in head for line in text.splitlines()] + [entries[i].text for _, entries in rows]
+        wide = _PADDING + max(map(len, texts))
+        if i > start and used + wide > width:
+            yield slice(start, i)
+            start, used = i, labels
+        used += wide
+    yield slice(start, len(table.columns))
+
+
+def _label_width(table: tables.Table) -> int:
+    titles = min(_TITLES, max(len(block.title) for block in table.blocks))
+    return max([titles, *(2 + len(label) for block in table.blocks for label, _ in block.rows)])
 
 
 def _rich(table: tables.Table, part: slice) -> RichTable:
     shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-    shown.add_column("")
+    shown.add_column("", max_width=_label_width(table))
     for group, name in table.columns[part]:
         shown.add_column(f"{group}\n{name}" if group else name, justify="right", no_wrap=True)
     for block in table.blocks:
@@ -86,11 +114,16 @@ def _rich(table: tables.Table, part: slice) -> RichTable:
     return shown
 
 
-def write_bench(store: RecordStore, cells: Sequence[Cell], records: Sequence[Record], baseline: str) -> None:
-    """Write the table and the report beside the records."""
+def write_bench(store: RecordStore, cells: Sequence[Cell], records: Sequence[Record], baseline: str | None) -> None:
+    """Write the table, as text and as rows, and the report beside the records."""
+    from a2lp.bench.bench_tables import bench_rows, bench_table
+    from a2lp.bench.comparison import compare
     from a2lp.bench.report import write_report
 
-    write_text(store.folder.parent / "table.md", tables.to_markdown(tables.bench_table(records, baseline)) + "\n")
+    standings = compare(cells, records)
+    folder = store.folder.parent
+    write_text(folder / "table.md", tables.to_markdown(bench_table(standings, baseline)) + "\n")
+    write_text(folder / "table.csv", tables.to_csv(bench_rows(standings, baseline)) + "\n")
     try:
         with progress_bar("report") as progress:
             path = write_report(cells, records, baseline, store, progress)

@@ -45,7 +45,6 @@ def sweep(
     from a2lp.bench import classes as classes_
     from a2lp.bench import protocol, records, tables
     from a2lp.cli import output
-    from a2lp.features import load_base
 
     store = None if out is None else records.RecordStore(out)
     vectors, sentence = classes_.tuning_set(features, classes)
@@ -62,7 +61,7 @@ def sweep(
         method,
         varied,
         params=protocol.named(preprocess) | settings.get(method, {}),
-        base=None if base is None else load_base(base),
+        base=options.base_statistics(base, features),
         engine=engine,
         device=device,
     )

@@ -1,0 +1,49 @@
+"""Nearest shots: k-nearest-neighbour voting after Cover and Hart, "Nearest neighbor pattern classification", 1967.
+
+A query belongs to the class whose ``k`` nearest support vectors are nearest to it on the mean. Inductive: queries do
+not help each other. Assumes nothing about how many queries a class has, and uses no base data. Where a class has fewer
+than ``k`` shots, all of its shots count: classes with many shots have no more votes than others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from a2lp import Method
+from a2lp.arrays import namespace, one_hot
+from a2lp.methods.base import DIRECT, Outcome, Points, direct_outcome, require_whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearestShot(Method):
+    """Mean squared distance to the nearest shots of each class; scores are minus that.
+
+    Parameters
+    ----------
+    k : int
+        How many shots of a class count.
+    """
+
+    k: int = 3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_whole("k", self.k, 1, "1 is the nearest neighbour; from the number of shots on, all shots count.")
+
+    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
+        xp = namespace(points.support)
+        query, shots = points.rest[:, : points.n_query, :], points.support
+        sizes = xp.sum(query * query, axis=-1)[:, :, None] + xp.sum(shots * shots, axis=-1)[:, None, :]
+        apart = sizes - 2 * (query @ xp.matrix_transpose(shots))  # (b, q, s)
+        own = one_hot(points.codes, points.n_classes, apart.dtype)  # (b, s, c)
+        counts = xp.sum(own, axis=1)  # (b, c)
+        # shots of other classes go behind all others: farther away than any distance there is
+        far = 1 + xp.max(apart, axis=(1, 2), keepdims=True)[..., None]  # (b, 1, 1, 1)
+        mine = xp.matrix_transpose(own)[:, None, :, :] > 0  # (b, 1, c, s)
+        ordered = xp.sort(xp.where(mine, apart[:, :, None, :], far), axis=-1)[..., : self.k]  # (b, q, c, k)
+        ranks = xp.arange(ordered.shape[-1], dtype=xp.int64, device=getattr(apart, "device", None))
+        votes = xp.astype(ranks < xp.astype(counts, xp.int64)[..., None], apart.dtype)[:, None, :, :]  # (b, 1, c, k)
+        scores = -xp.sum(ordered * votes, axis=-1) / xp.sum(votes, axis=-1)  # (b, q, c)
+        return direct_outcome(scores), DIRECT
