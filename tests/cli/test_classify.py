@@ -100,6 +100,16 @@ def test_vectors() -> None:
     assert int(line.split()[-1]) == sum(not row["label"] for row in some)
 
 
+@pytest.mark.usefixtures("folder")
+def test_report() -> None:
+    pytest.importorskip("jinja2")
+    result = run("digits.npz", "--labels", "labels.csv", "--out", "out.csv", "--report", "page.html")
+    assert result.exit_code == 0, result.stderr
+    assert "The page: page.html" in result.stdout
+    page = Path("page.html").read_text(encoding="utf-8")
+    assert all(f'data-key="scan {i}"' in page for i in range(300))
+
+
 @pytest.mark.usefixtures("photos")
 def test_images() -> None:
     result = run("photos", "--labels", "few.csv", "--out", "out.jsonl", *SMALL)
@@ -168,9 +178,14 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "a source without images": (("empty", "--labels", "labels.csv", "--out", "new.csv"), "no image"),
     "a text as source": (("labels.csv", "--labels", "labels.csv", "--out", "new.csv"), ".csv"),
     "a damaged source": (("cut.npz", "--labels", "labels.csv", "--out", "new.csv"), "cut.npz"),
+    "a source with nan": (("nan.npz", "--labels", "labels.csv", "--out", "new.csv"), "features[3, 1]"),
+    "a point twice": (("twice.npz", "--labels", "labels.csv", "--out", "new.csv"), "same name: `scan 1`"),
     "nothing on stdin": (("-", "--labels", "labels.csv", "--out", "new.csv"), "no paths"),
     "no labels": (("digits.npz", "--labels", "nowhere.csv", "--out", "new.csv"), "nowhere.csv"),
     "an unknown point": (("digits.npz", "--labels", "unknown.csv", "--out", "new.csv"), "`scan 900`"),
+    "a row that is not there": (("digits.npz", "--labels", "rows.csv", "--out", "new.csv"), "index '2000'"),
+    "a ragged table": (("digits.npz", "--labels", "ragged.csv", "--out", "new.csv"), "line 3"),
+    "labels of another kind": (("digits.npz", "--labels", "digits.npz", "--out", "new.csv"), "'.npz'"),
     "contradicting labels": (("digits.npz", "--labels", "against.csv", "--out", "new.csv"), "contradict"),
     "a label twice": (("digits.npz", "--labels", "twice.csv", "--out", "new.csv"), "'scan 1' is labelled 'a' twice"),
     "a class without example": (("digits.npz", "--labels", "none.csv", "--out", "new.csv"), "'wren' has no example"),
@@ -186,6 +201,9 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "OUT of another kind": ((*QUICK, "--out", "new.xlsx"), ".parquet"),
     "OUT in no folder": ((*QUICK, "--out", "no/new.csv"), "no directory no"),
     "folders of vectors": ((*QUICK, "--out", "new"), "feature file"),
+    "a report of another kind": ((*QUICK, "--out", "new.csv", "--report", "page.pdf"), ".html"),
+    "a report in no folder": ((*QUICK, "--out", "new.csv", "--report", "no/page.html"), "no directory no"),
+    "the report is there": ((*QUICK, "--out", "new.csv", "--report", "there.html"), "--force"),
 }
 
 
@@ -196,6 +214,7 @@ def test_errors_are_one_paragraph(name: str) -> None:
         pytest.importorskip("torch")
     Path("cut.npz").write_bytes(Path("digits.npz").read_bytes()[:200])
     Path("there.csv").write_text("mine")
+    Path("there.html").write_text("mine")
     Path("empty").mkdir()
     Path("folder.csv").mkdir()
     tables = {"unknown": "900,a", "against": "1,b", "twice": "1,a", "one": "2,a"}
@@ -203,6 +222,11 @@ def test_errors_are_one_paragraph(name: str) -> None:
         Path(f"{table}.csv").write_text(f"id,label\nscan 1,a\nscan {line}\n")
     Path("none.csv").write_text("id,label\nscan 1,a\nscan 2,b\n,wren\n")
     Path("columns.csv").write_text("name,class\nscan 1,a\n")
+    Path("rows.csv").write_text("index,label\n1,a\n2000,b\n")
+    Path("ragged.csv").write_text("id,label\nscan 1,a\nscan 2,b,c\n")
+    names = ["scan 1", "scan 2", "scan 1", "scan 3"]
+    np.savez("twice.npz", features=np.eye(4), files=names)
+    np.savez("nan.npz", features=np.where(np.arange(8).reshape(4, 2) == 7, np.nan, 1))
     before = set(Path().iterdir())
     arguments, part = BAD[name]
     result = run(*arguments, stdin="")

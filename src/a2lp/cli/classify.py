@@ -80,7 +80,11 @@ def classify(
         ),
     ] = None,
     link: Annotated[bool, typer.Option("--link", help="Folders get links to the images instead of copies.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace OUT where it exists.")] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Also write a page about the labels: what to look at first, and a map.", metavar="PAGE.html"),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace OUT and the page where they exist.")] = False,
     backbone: Backbone = "efficientnet_lite0",
     weights: Weights = None,
     view: View = None,
@@ -107,6 +111,7 @@ def classify(
             how,
             force=force,
             link=link,
+            report=report,
             method=method,
             abstain=abstain,
             reject=reject,
@@ -116,6 +121,8 @@ def classify(
     for key in task.skipped:
         typer.echo(f"skipped, since it cannot be read: {key}", err=True)
     _print_summary(task, result, source, labels, out)
+    if report is not None:
+        typer.echo(f"The page: {report}")
 
 
 @contextmanager
@@ -173,7 +180,8 @@ def _print_summary(task: Task, result: Labelled, source: str, labels: str, out: 
     for line in _suspicious(result):
         console.print(line)
     console.print(
-        f"Next: look at the least confident ones, add their labels to {labels} and run this again with --force."
+        f"Next: `a2lp suggest {source} --labels {labels} --out next.csv` says which to label; add their labels to "
+        f"{labels} and run this again with --force."
     )
 
 

@@ -52,7 +52,7 @@ def read_labels(where: str | Path, keys: Sequence[str]) -> NDArray:
     return read_given(where, Points(tuple(keys))).labels
 
 
-def read_given(where: str | Path, points: Points) -> Given:
+def read_given(where: str | Path, points: Points, *, need_choice: bool = True) -> Given:
     """The labels of points.
 
     Parameters
@@ -63,16 +63,19 @@ def read_given(where: str | Path, points: Points) -> Given:
         images of the source themselves, links to them, copies of them, or other images, which then join the points.
     points : Points
         What can be labelled.
+    need_choice : bool
+        Whether fewer than two classes are refused.
 
     Raises
     ------
     InputError
         For points that are not there, labels that are given twice or contradict each other, classes without an
-        example, and fewer than two classes.
+        example, and, unless that is allowed, fewer than two classes.
     """
     path = Path(where)
     given = _from_folders(path, points) if path.is_dir() else _from_table(path, points)
-    check_classes(given.labels, str(where))
+    if need_choice:
+        check_classes(given.labels, str(where))
     return given
 
 

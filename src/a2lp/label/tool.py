@@ -14,6 +14,7 @@ from a2lp.features.common import listed
 from a2lp.label.classify import Labelled, check_options, label
 from a2lp.label.labels import Given, check_classes, read_given
 from a2lp.label.outputs import check_output, write_output
+from a2lp.label.report import check_report, write_report
 from a2lp.label.sources import Embedding, Pool, Progress, embed_points, find_points
 
 NDArray = np.ndarray[Any, Any]
@@ -72,6 +73,7 @@ def classify_files(
     *,
     force: bool = False,
     link: bool = False,
+    report: str | Path | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> tuple[Task, Labelled]:
@@ -86,6 +88,8 @@ def classify_files(
         As in ``open_task``.
     out, force, link
         As in ``a2lp.label.outputs.write_output``.
+    report : str or Path, optional
+        A page to write about the labels, as in ``a2lp.label.report.write_report``.
     **options
         As in ``a2lp.label``: ``method``, ``abstain``, ``reject``, ``seed``.
     """
@@ -94,9 +98,14 @@ def classify_files(
     root = Path(source) if Path(source).is_dir() else None
     classes = sorted({name for name in given.labels if name is not None})
     check_output(out, force=force, classes=classes, paths=given.points.paths, source=root)
+    if report is not None:
+        check_report(report, force=force)
     task = _embedded(given, str(labels), how or Embedding(), progress)
     result = label(task.pool.x, task.labels, keys=task.keys, key=task.key, progress=progress, **options)
     write_output(result, out, force=force, link=link, paths=task.pool.paths, source=root)
+    if report is not None:
+        seed = int(options.get("seed", 0))
+        write_report(result, report, title=str(source), paths=task.pool.paths, force=force, seed=seed)
     return task, result
 
 

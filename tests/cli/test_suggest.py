@@ -1,0 +1,144 @@
+"""``a2lp suggest`` as a shell sees it."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from a2lp.cli.app import app
+from a2lp.features import load
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: vectors of digits and labels of twenty of them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("A2LP_CACHE", str(tmp_path / "cache"))
+    digits = load("digits")
+    assert digits.labels is not None
+    np.savez("digits.npz", features=digits.features[:300], files=[f"scan {i}" for i in range(300)])
+    np.savez("plain.npz", features=digits.features[:300])
+    Path("labels.csv").write_text("id,label\n" + "".join(f"scan {i},digit {digits.labels[i]}\n" for i in range(20)))
+    return tmp_path
+
+
+def run(*arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(app, ["suggest", *arguments], input=stdin)
+
+
+def read(path: str) -> list[dict[str, str]]:
+    with Path(path).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def filled(path: str, rows: list[dict[str, str]], key: str) -> None:
+    """Fill in the labels, as a user would."""
+    truth = load("digits").labels
+    assert truth is not None
+    with Path(path).open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(row | {"label": f"digit {truth[int(row[key].split()[-1])]}"} for row in rows)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(("source", "key", "first"), [("digits.npz", "id", "scan "), ("plain.npz", "index", "")])
+def test_from_no_label_on(source: str, key: str, first: str) -> None:
+    result = run(source, "-n", "12", "--out", "next.csv")
+    assert result.exit_code == 0, result.stderr
+    rows = read("next.csv")
+    assert list(rows[0]) == [key, "label", "why"]
+    assert len({row[key] for row in rows}) == 12
+    assert all(row[key].startswith(first) and not row["label"] and "typical of" in row["why"] for row in rows)
+    assert f"{rows[0][key]}\t{rows[0]['why']}" in result.stdout
+    assert "which no label tells yet" in result.stdout
+
+    filled("mine.csv", rows, key)  # what came out goes in
+    result = run(source, "--labels", "mine.csv", "--out", "more.csv")
+    assert result.exit_code == 0, result.stderr
+    more = read("more.csv")
+    assert len(more) == 20
+    assert not {row[key] for row in rows} & {row[key] for row in more}
+    assert "should raise the accuracy on the rest by about " in result.stdout
+
+
+@pytest.mark.usefixtures("folder")
+def test_labels_of_one_class_and_of_none() -> None:
+    Path("one.csv").write_text("id,label\nscan 0,zero\n")
+    Path("none.csv").write_text("id,label\nscan 0,\n")
+    for labels in ("one.csv", "none.csv"):
+        result = run("digits.npz", "--labels", labels, "-n", "5", "--out", f"next of {labels}")
+        assert result.exit_code == 0, result.stderr
+        assert len(read(f"next of {labels}")) == 5
+    assert "scan 0" not in {row["id"] for row in read("next of one.csv")}
+
+
+@pytest.mark.usefixtures("folder")
+def test_images() -> None:
+    image: Any = pytest.importorskip("PIL.Image")
+    pytest.importorskip("torch")
+    Path("photos").mkdir()
+    rng = np.random.default_rng(0)
+    colours = np.array([[40, 60, 200], [230, 230, 90], [150, 40, 30]])
+    for i in range(15):
+        pixels = np.clip(colours[i % 3] + rng.normal(0, 25, (40, 40, 3)), 0, 255)
+        image.fromarray(pixels.astype(np.uint8)).save(f"photos/{i:03d}.png")
+    Path("photos/009.png").write_bytes(b"no image")
+    small = ("--backbone", "resnet12", "--view", "36/32", "--device", "cpu")
+    result = run("photos", "-n", "3", "--out", "next.csv", *small)
+    assert result.exit_code == 2
+    assert "--on-corrupt skip" in result.stderr
+    result = run("photos", "-n", "3", "--out", "next.csv", *small, "--on-corrupt", "skip")
+    assert result.exit_code == 0, result.stderr
+    assert "cannot be read: 009.png" in result.stderr
+    rows = read("next.csv")
+    assert sorted(int(row["path"][:3]) % 3 for row in rows) == [0, 1, 2]
+
+
+BAD: dict[str, tuple[tuple[str, ...], str]] = {
+    "no source": (("nowhere.npz", "--out", "new.csv"), "nowhere.npz"),
+    "an unknown name": (("digitz", "--out", "new.csv"), "'digits'"),
+    "a source without images": (("empty", "--out", "new.csv"), "no image"),
+    "a damaged source": (("cut.npz", "--out", "new.csv"), "cut.npz"),
+    "nothing on stdin": (("-", "--out", "new.csv"), "no paths"),
+    "no labels": (("digits.npz", "--labels", "nowhere.csv", "--out", "new.csv"), "nowhere.csv"),
+    "an unknown point": (("digits.npz", "--labels", "unknown.csv", "--out", "new.csv"), "`scan 900`"),
+    "contradicting labels": (("digits.npz", "--labels", "against.csv", "--out", "new.csv"), "contradict"),
+    "folders as labels of vectors": (("digits.npz", "--labels", "empty", "--out", "new.csv"), "vectors"),
+    "all are labelled": (("digits.npz", "--labels", "all.csv", "--out", "new.csv"), "nothing to suggest"),
+    "no points": (("digits.npz", "-n", "0", "--out", "new.csv"), "n=0"),
+    "OUT is there": (("digits.npz", "--out", "there.csv"), "--force"),
+    "OUT is a folder": (("digits.npz", "--out", "folder.csv", "--force"), "folder.csv is a directory"),
+    "OUT of another kind": (("digits.npz", "--out", "new.parquet"), ".csv"),
+    "OUT in no folder": (("digits.npz", "--out", "no/new.csv"), "no directory no"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.usefixtures("folder")
+def test_errors_are_one_paragraph(name: str) -> None:
+    if name == "a source without images":
+        pytest.importorskip("torch")
+    Path("cut.npz").write_bytes(Path("digits.npz").read_bytes()[:200])
+    Path("there.csv").write_text("mine")
+    Path("empty").mkdir()
+    Path("folder.csv").mkdir()
+    Path("unknown.csv").write_text("id,label\nscan 1,a\nscan 900,a\n")
+    Path("against.csv").write_text("id,label\nscan 1,a\nscan 1,b\n")
+    Path("all.csv").write_text("id,label\n" + "".join(f"scan {i},{i % 3}\n" for i in range(300)))
+    before = set(Path().iterdir())
+    arguments, part = BAD[name]
+    result = run(*arguments, stdin="")
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert part in result.stderr
+    assert set(Path().iterdir()) == before
+    assert Path("there.csv").read_text() == "mine"
