@@ -5,9 +5,10 @@
     .venv/bin/python benchmarks/em_study.py                    # docs/a2lp_em.md and its figure from the record
 
 FOLDER holds ``features/`` and ``reference/`` (saved tasks, and in ``reference/public`` the labels that others' public
-code gave on them); CIFAR-FS, of which there are no saved tasks, is in ``trained/``. Constants are varied one at a time on
-tasks drawn from validation classes; the novel classes are looked at with the defaults alone. ``field`` is the library's
-own methods that neither use base data nor assume a uniform marginal, each with its own preprocessing and defaults.
+code gave on them); CIFAR-FS, of which there are no saved tasks, is in ``trained/``. Constants are varied one at a time
+on tasks drawn from validation classes; the novel classes are looked at with the defaults alone. ``field`` is the
+library's own methods that neither use base data nor assume a uniform marginal, each with its own preprocessing and
+defaults.
 """
 
 from __future__ import annotations
@@ -338,7 +339,10 @@ def field_summary(cells: dict[str, Any]) -> str:
 
 
 def field_table(cells: dict[str, Any]) -> str:
-    lines = ["| | tasks | " + " | ".join(heading(cell) for cell in cells) + " |", "| --- |" + " --- |" * (len(cells) + 1)]
+    lines = [
+        "| | tasks | " + " | ".join(heading(cell) for cell in cells) + " |",
+        "| --- |" + " --- |" * (len(cells) + 1),
+    ]
     for rival in FIELD:
         others = [found["rivals"][rival] for found in cells.values()]
         row = " | ".join(f"{other['difference']['mean']:+.2f}" for other in others)

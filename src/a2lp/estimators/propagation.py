@@ -11,13 +11,14 @@ from sklearn.utils.validation import validate_data
 from a2lp.arrays import chunks
 from a2lp.encoding import NdArray
 from a2lp.errors import InputError, UnknownNameError
-from a2lp.estimators import precomputed
+from a2lp.estimators import many, precomputed
 from a2lp.estimators.base import Answer, TransductiveClassifier, preprocess_beside
 from a2lp.graph import neighbours
 from a2lp.methods.base import Method
 from a2lp.preprocess import l2
 from a2lp.tasks.batch import TaskBatch
 
+DENSE_POINTS = 2_000  # beyond, the sparse graph of a pool is several times faster than a dense one of 32 MB
 MAX_DENSE_POINTS = 20_000  # the graph is then 3.2 GB in float64, and a few such are held at a time
 _NEW_POINTS = 1024  # new points whose affinities are held at a time
 
@@ -25,16 +26,21 @@ _NEW_POINTS = 1024  # new points whose affinities are held at a time
 class _GraphClassifier(TransductiveClassifier):
     """Spreads labels over the nearest-neighbour graph of the points."""
 
-    def _solve(self, method: Method, X: NdArray, codes: NdArray) -> Answer | None:
-        _check_size(X)
+    def _solve(self, method: Any, X: NdArray, codes: NdArray) -> Answer | None:
         labelled = codes >= 0
         self._points = self._unit(X)
         if labelled.all():
             self.anchors_ = self._points
             self.n_iter_ = 0
             return None
+        if self._is_large(X):
+            found = many.solve(self._points, codes, method._settings(min(self.n_neighbors, len(X) - 1)))
+            self.anchors_, self.n_iter_ = found.anchors, found.steps
+            self._points[labelled] = self.anchors_
+            return found.answer
+        _check_size(X)
         prediction = method.predict(TaskBatch(X[labelled][None], codes[labelled][None], X[~labelled][None]))
-        self.anchors_ = prediction.anchors[0]  # type: ignore[index]
+        self.anchors_ = prediction.anchors[0]
         self._points[labelled] = self.anchors_
         self.n_iter_ = max(1, int(prediction.steps[0]))
         return Answer.of(prediction)
@@ -43,18 +49,29 @@ class _GraphClassifier(TransductiveClassifier):
         points = preprocess_beside(self.preprocess, X, self.X_, self.base)
         return np.asarray(l2(points)) if self.preprocess == "none" else points
 
+    def _is_large(self, X: NdArray) -> bool:
+        """Whether the graph of X is to be sparse; engines by name work on dense ones."""
+        return self.engine == "auto" and len(X) > DENSE_POINTS
+
     def _induce(self, X: NdArray) -> Answer:
         points = self._unit(X)
         parts = [self._induce_part(points[part]) for part in chunks(len(points), _NEW_POINTS)]
         return Answer(*(np.concatenate(field) for field in zip(*parts, strict=True)))
 
     def _induce_part(self, points: NdArray) -> Answer:
-        similarity = np.maximum(points @ self._points.T, 0)  # (m, n)
-        chosen = neighbours(similarity, min(self.n_neighbors, len(self._points)))
         anchors = np.asarray(l2(self.anchors_))
         nearest = np.argmax(points @ anchors.T, axis=1)  # (m,)
         fallback = np.searchsorted(self.classes_, self.transduction_[self._labelled])[nearest]
-        return self._average((chosen * similarity) ** self.gamma, fallback)
+        return self._average(self._affinity(points), fallback)
+
+    def _affinity(self, points: NdArray) -> Any:
+        """[cosine]_+ ** gamma of points (m, d) to their neighbours among the fitted ones, else 0 (m, n)."""
+        k = min(self.n_neighbors, len(self._points))
+        if self._is_large(self.X_):
+            moved = self._labelled & (self.n_iter_ > 1)
+            return many.affinities(points, self._points, moved, k, self.gamma)
+        similarity = np.maximum(points @ self._points.T, 0)
+        return (neighbours(similarity, k) * similarity) ** self.gamma
 
     def _average(self, affinity: NdArray, fallback: NdArray) -> Answer:
         """The affinity-weighted mean (m, c) of the fitted distributions that a label reaches.
@@ -275,6 +292,6 @@ def _check_size(X: NdArray) -> None:
     if n > MAX_DENSE_POINTS:
         raise InputError(
             f"X has {n:,} points, whose dense graph takes {n * n * X.dtype.itemsize / 1e9:.1f} GB, and its "
-            f"solution a few times that; at most {MAX_DENSE_POINTS:,} points are taken. Fit some and predict "
-            "the others, or pass a sparse graph to LabelPropagationClassifier(kernel='precomputed')."
+            f"solution a few times that; at most {MAX_DENSE_POINTS:,} points are taken. Take a sparse graph: "
+            "engine='auto' makes one of points, and kernel='precomputed' takes yours."
         )

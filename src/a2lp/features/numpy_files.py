@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from a2lp.errors import InputError
 from a2lp.features.common import Fields, from_json, known_from_json, label_values, listed, replacing
 from a2lp.features.sets import FeatureSet
+
+_MAPPED = 64 << 20  # bytes of a .npy file from which it is read where it is used
 
 
 def read_npz(path: Path) -> Fields:
@@ -43,9 +46,12 @@ def write_npz(features: FeatureSet, path: Path) -> None:
 
 
 def read_npy(path: Path) -> Fields:
-    """Read x.npy with the labels and files of x.csv and the class names of x.about.json, where these are."""
-    with path.open("rb") as file:
-        fields: Fields = {"features": np.load(file, allow_pickle=False)}
+    """Read x.npy with the labels and files of x.csv and the class names of x.about.json, where these are.
+
+    A large array stays in its file, as a memory map.
+    """
+    mapped: Literal["r"] | None = "r" if path.stat().st_size > _MAPPED else None
+    fields: Fields = {"features": np.load(path, mmap_mode=mapped, allow_pickle=False)}
     table, about = path.with_suffix(".csv"), path.with_suffix(".about.json")
     if table.exists():
         fields |= _read_csv(table)

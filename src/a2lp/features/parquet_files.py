@@ -15,12 +15,12 @@ from a2lp.features.sets import FeatureSet
 
 
 def read_parquet(path: Path) -> Fields:
-    """Read ``embedding``, ``features`` or f0, f1, ...; ``class_name`` or ``label``; ``file`` or ``path``."""
+    """Read ``embedding``, ``features`` or f0, f1, ...; ``class_name`` or ``label``; ``file``, ``path`` or ``id``."""
     with _pyarrow("reading").parquet.ParquetFile(path) as file:
         names = list(file.schema_arrow.names)
         vectors = _first_of(names, "embedding", "features")
         label = _first_of(names, "class_name", "label")
-        source = _first_of(names, "file", "path")
+        source = _first_of(names, "file", "path", "id")
         dimensions = [vectors] if vectors else _dimensions(names)
         table = file.read(columns=[*dimensions, *filter(None, (label, source))])
     if vectors:
@@ -28,7 +28,9 @@ def read_parquet(path: Path) -> Fields:
     else:
         fields = {"features": np.column_stack([table[name].to_numpy() for name in dimensions])}
     fields |= {"labels": table[label].to_pylist()} if label else {}
-    fields |= {"files": table[source].to_pylist()} if source else {}
+    if source:
+        keys = table[source].to_pylist()
+        fields["files"] = [str(key) if isinstance(key, int) else key for key in keys]  # as ids often are
     known = (table.schema.metadata or {}).get(b"a2lp", b"{}")
     return fields | known_from_json("the metadata `a2lp`", known)
 

@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from a2lp.arrays import to_numpy
+from a2lp.arrays import chunks, to_numpy
 from a2lp.errors import InputError, ShapeError
 
 NDArray = np.ndarray[Any, Any]
+
+_ROWS = 1 << 16  # vectors that are looked at together
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -106,13 +108,15 @@ def _features(values: Any) -> NDArray:
             f"features has shape {features.shape}; it must be (N, d): one row for each vector, "
             "at least one row and one column."
         )
-    finite = np.isfinite(features)
-    if not finite.all():
-        row, column = (int(i) for i in np.argwhere(~finite)[0])
-        raise InputError(
-            f"features[{row}, {column}] (row, column) is {features[row, column]}; features must be finite. "
-            "Drop that row, or look for an overflow where the features were made."
-        )
+    for part in chunks(len(features), _ROWS):  # a memory map may be larger than memory
+        finite = np.isfinite(features[part])
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0].tolist()
+            row += part.start
+            raise InputError(
+                f"features[{row}, {column}] (row, column) is {features[row, column]}; features must be finite. "
+                "Drop that row, or look for an overflow where the features were made."
+            )
     # writers hand the memory itself to other libraries, some of which ignore strides and byte order
     return np.ascontiguousarray(features, dtype=features.dtype.newbyteorder("="))
 

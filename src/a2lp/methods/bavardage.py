@@ -35,6 +35,7 @@ _MEAN_PRIOR = 10.0  # points at the origin that each class mean counts beside it
 _SHARE_PRIOR = 2.0  # queries that each class counts beside its own
 _BLOCKS = 5  # of a triangular matrix: products with the zeros above its diagonal are left out, 6/10 of all stay
 _TASKS = 16  # at a time on a processor: their matrices stay in its cache
+_MOSTLY_DISTINCT = 0.8  # of the rows: looking the others up costs a tenth of multiplying them
 _SMALL = 48  # matrices that are inverted as a whole
 # p(t) = a t + b t^3 + c t^5, one after the other: each is as near to 1 as can be where the last one left numbers that
 # began in [0.005, 1]; |t| is then found with an error of 6e-4 at most, near t = 0
@@ -143,7 +144,7 @@ def _distinct(rows: Array) -> tuple[Array | None, Array | None]:
     """Places of distinct rows, and for each row which of them it is; nothing where most rows are distinct."""
     keys = np.stack([np.sum(rows, axis=1), rows[:, 0]], axis=1).astype(np.float32).view(np.uint64)[:, 0]
     _, first, place = np.unique(keys, return_index=True, return_inverse=True)
-    if 2 * len(first) > len(rows) or not np.array_equal(rows[first[place]], rows):
+    if len(first) > _MOSTLY_DISTINCT * len(rows) or not np.array_equal(rows[first[place]], rows):
         return None, None
     return first, place
 

@@ -18,7 +18,7 @@ from a2lp.cores import map_on_cores
 from a2lp.engines.contract import Settings
 from a2lp.errors import InputError, ShapeError
 from a2lp.pool.graph import PoolGraph, check_gamma, from_chosen, usable_k
-from a2lp.pool.neighbours import SPARE, Lists, NdArray, Progress, check_points, search, unit_rows
+from a2lp.pool.neighbours import SPARE, Lists, NdArray, Progress, check_points, pick_method, search, unit_rows
 from a2lp.pool.propagate import propagate
 from a2lp.preprocess import l2
 
@@ -139,7 +139,7 @@ def _arrange(x: NdArray, codes: NdArray, order: NdArray, k: int) -> _Points:
     rest = Lists.empty(m, k + SPARE, v.dtype)
     if m > 1:
         length = min(k + SPARE, m - 1)
-        found = search(v[s:], length)
+        found = search(v[s:], length, pick_method("auto", m))
         known = found.indices < m
         rest.similarities[:, :length] = found.similarities
         rest.indices[:, :length][known] = found.indices[known] + s

@@ -1,0 +1,85 @@
+"""Label propagation for many points, on the sparse graph of ``a2lp.pool``."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from a2lp.arrays import softmax
+from a2lp.encoding import NdArray
+from a2lp.engines.contract import Settings
+from a2lp.estimators.base import Answer
+from a2lp.graph import neighbours
+
+
+class Solved(NamedTuple):
+    """What was found."""
+
+    answer: Answer  # about the points with code -1
+    anchors: NdArray  # (s, d)
+    steps: int
+
+
+def solve(points: NdArray, codes: NdArray, settings: Settings) -> Solved:
+    """Adapt the anchors (with 0 steps they stay), propagate, and answer for the points with code -1.
+
+    Parameters
+    ----------
+    points : array (n, d)
+        Unit rows.
+    codes : array (n,)
+        Classes; -1 for the points to label.
+    settings : Settings
+    """
+    from a2lp.pool.adapt import adapt  # compiles at its first use
+    from a2lp.pool.graph import neighbour_graph
+    from a2lp.pool.propagate import propagate
+
+    if settings.numerics != "exact":
+        points = points.astype(np.float32)  # which the published code has
+    labelled = codes >= 0
+    # relative residuals: as small as the rounding of Z allows, and no smaller than anybody can use
+    tolerance = max(1e-9, 8 * float(np.finfo(points.dtype).eps) / (1 - settings.alpha))
+    if settings.steps:
+        adapted = adapt(points, codes, settings, tolerance=tolerance)
+        z, anchors, graph, steps = adapted.Z, adapted.anchors, adapted.graph, len(adapted.losses)
+    else:
+        graph = neighbour_graph(points, settings.n_neighbors, settings.gamma)
+        labels = np.zeros((len(codes), int(codes.max()) + 1), points.dtype)
+        labels[labelled, codes[labelled]] = 1
+        z = propagate(graph, labels, settings.alpha, tolerance=tolerance).Z
+        anchors, steps = points[labelled], 1
+    _, part = graph.components()
+    reached = np.isin(part, part[labelled])
+    rest = np.flatnonzero(~labelled)
+    z = np.where(reached[rest, None], np.maximum(z[rest], 0), 0)  # the solver leaves zeros a rounding below
+    found = z.argmax(axis=1)
+    lost = np.flatnonzero(z.max(axis=1) <= 0)  # unreached, or so far from all labels that rounding took what arrived
+    found[lost] = codes[labelled][_nearest_row(points[rest[lost]], anchors)]
+    return Solved(Answer(found, softmax(settings.tau * z), reached[rest]), anchors, steps)
+
+
+def affinities(
+    new: NdArray, points: NdArray, moved: NdArray, n_neighbors: int, gamma: float
+) -> sparse.csr_array[np.floating[Any]]:
+    """The affinities [v' x]_+ ** gamma (m, n) of new unit vectors (m, d) to the nearest of the fitted points (n, d).
+
+    Those that have moved (n,) may be of any length, as adapted anchors are; the others are unit vectors.
+    """
+    from a2lp.pool.neighbours import nearest
+
+    anchors, rest = np.flatnonzero(moved), np.flatnonzero(~moved)
+    places, cosines = nearest(new, points[rest], n_neighbors)  # unused places have index -1 and cosine 0
+    similarity = np.concatenate([np.maximum(new @ points[anchors].T, 0), cosines], axis=1)  # (m, s + k)
+    columns = np.concatenate([np.broadcast_to(anchors, (len(new), len(anchors))), rest[places]], axis=1)
+    chosen = neighbours(similarity, n_neighbors) & (similarity > 0)
+    rows, _ = np.nonzero(chosen)
+    return sparse.csr_array((similarity[chosen] ** gamma, (rows, columns[chosen])), shape=(len(new), len(points)))
+
+
+def _nearest_row(points: NdArray, anchors: NdArray) -> NdArray:
+    """The row of the anchor with the largest cosine, ties to the lower one (m,)."""
+    found: NdArray = np.argmax(points @ anchors.T, axis=1)
+    return found
