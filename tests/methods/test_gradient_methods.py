@@ -72,13 +72,13 @@ def means_of(x: Tensor, y: Tensor) -> Tensor:
     [("tim_gd", 1, (0.1, 1, 0.1), 1), ("alpha_tim", 1, (1, 1, 1), 2), ("alpha_tim", 5, (1, 1, 1), 7)],
 )
 def test_tim_descends_as_autograd_and_adam_do(method: str, shots: int, weights: Any, order: float) -> None:
-    batch = real_tasks(3, shots)
-    found = a2lp.create(method, steps=300).predict(batch)
+    batch = real_tasks(2, shots)
+    found = a2lp.create(method, steps=100).predict(batch)
     for i in range(batch.n_tasks):
         x_s, y, x_q = points_of(batch, i, "l2")
         w = means_of(x_s, y).requires_grad_()
         adam = torch.optim.Adam([w], lr=1e-4)
-        for _ in range(300):
+        for _ in range(100):
             p_s, p_q = ((-7.5 * torch.cdist(x, w) ** 2).softmax(dim=1) for x in (x_s, x_q))
             adam.zero_grad()
             information_loss(p_s, y, p_q, weights, order).backward()
@@ -89,7 +89,7 @@ def test_tim_descends_as_autograd_and_adam_do(method: str, shots: int, weights: 
 
 @pytest.mark.parametrize("shots", [1, 5])
 def test_tim_adm_alternates_as_its_equations_say(shots: int) -> None:
-    batch = real_tasks(10, shots)
+    batch = real_tasks(4, shots)
     found = a2lp.create("tim_adm").predict(batch)
     for i in range(batch.n_tasks):
         x_s, y, x_q = points_of(batch, i, "l2")
