@@ -293,7 +293,7 @@ BAD_FILES: list[tuple[str, Callable[[Path], object], str]] = [
     ("x.npz", directory, r"is a directory; expected a feature file .*inside\.npz"),
     ("x.npz", os.mkfifo, r"not a regular file"),
     ("x.npz", lambda p: p.symlink_to("/proc/self/mem"), r"cannot be read: Input/output error"),
-    ("x.npz", lambda p: None, r"does not exist.*cifar_fs, cub, digits"),
+    ("x.npz", lambda p: None, r"does not exist.*cub, cifar_fs, digits"),
     ("x.csv", raw(b"label\n1"), r"'\.csv'; expected one of \.npz.*belongs to the \.npy"),
     ("x.h5", raw(b"\x89HDF"), r"'\.h5'; expected one of"),
     *[(f"x{suffix}", raw(b""), r"is empty \(0 bytes\)") for suffix in [*WRITABLE, ".plk"]],
