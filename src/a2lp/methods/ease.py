@@ -18,89 +18,60 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from array_api_compat import device
 
 from a2lp.arrays import Array, namespace, one_hot
-from a2lp.methods._maths import POWERS, distances_to_sums, log_scores, rooted, transport, unit_gram
-from a2lp.methods.base import (
-    DIRECT,
-    Method,
-    Outcome,
-    Points,
-    direct_outcome,
-    require_name,
-    require_number,
-    require_whole,
-)
+from a2lp.methods._maths import distances_to_sums, transport, unit_gram
+from a2lp.methods._transport import TransportMethod
+from a2lp.methods.base import DIRECT, Outcome, Points, require_number, require_whole
 
 _TOLERANCE = 1e-3
 _DEGREE_OFFSET = 1e-4
 
 
 @dataclass(frozen=True, kw_only=True)
-class EASE(Method):
+class EASE(TransportMethod):
     """A projection without labels, then balanced transport; scores are the logarithms of the plan over tau.
 
     Parameters
     ----------
-    power : {"clamp", "sign", "none"}
-        Square roots of the entries, where negative ones count as zero or keep their sign, or no roots. Taken where
-        ``preprocess`` is ``"none"``, the default: this is the method's own preprocessing.
     n_components : int
         Dimensions that the projection keeps.
     spread : float
         Weight of spreading all points against keeping similar ones together.
-    lam : float
-        How strongly transport keeps to the nearest centres.
-    rate : float
-        How far centres go towards the means that the plan gives, in a step.
-    steps : int
-        Rounds of transport and update.
+    power, lam, rate, steps
+        As for ``TransportMethod``.
     """
 
-    assumes_uniform: ClassVar[bool] = True
-
-    preprocess: str = "none"
-    power: str = "clamp"
     n_components: int = 40
     spread: float = 100.0
-    lam: float = 10.0
-    rate: float = 0.2
     steps: int = 40
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_name("power", self.power, POWERS)
         require_whole("n_components", self.n_components, 1, "The authors use 40.")
         require_number("spread", self.spread, "0 or more", lambda v: v >= 0, "The authors use 100.")
-        require_number("lam", self.lam, "positive", lambda v: v > 0, "The authors use 10.")
-        require_number("rate", self.rate, "above 0 and at most 1", lambda v: 0 < v <= 1, "The authors use 0.2.")
-        require_whole("steps", self.steps, 0, "0 transports once to the support's means.")
 
     def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
         xp = namespace(points.support)
         where = device(points.support)
         (b, _, d), m, c = points.support.shape, points.rest.shape[1], points.n_classes
-        x = xp.concat([points.support, points.rest], axis=1)  # (b, n, d)
-        if self.preprocess == "none":
-            x = rooted(x, self.power)
-        gram = unit_gram(x @ xp.matrix_transpose(x))  # (b, n, n)
+        gram = self._unit_gram(points)  # (b, n, n)
         if min(gram.shape[-1], d) > self.n_components:
-            gram = unit_gram(_projected(gram, c, self.spread, self.n_components), 32 * float(xp.finfo(x.dtype).eps))
+            gram = unit_gram(_projected(gram, c, self.spread, self.n_components), 32 * float(xp.finfo(gram.dtype).eps))
 
-        labels = xp.matrix_transpose(one_hot(points.codes, c, x.dtype))  # (b, c, s)
+        labels = xp.matrix_transpose(one_hot(points.codes, c, gram.dtype))  # (b, c, s)
         counts = xp.sum(labels, axis=-1, keepdims=True)  # (b, c, 1)
         # centres are weighted sums of the points: (b, c, n)
-        weights = xp.concat([labels / counts, xp.zeros((b, c, m), dtype=x.dtype, device=where)], axis=-1)
+        weights = xp.concat([labels / counts, xp.zeros((b, c, m), dtype=gram.dtype, device=where)], axis=-1)
         plan = self._transport(gram, weights, counts, m)
         for _ in range(self.steps):
             means = xp.concat([labels, plan], axis=-1) / (counts + m / c)
             weights = weights + self.rate * (means - weights)
             plan = self._transport(gram, weights, counts, m)
-        scores = log_scores(xp.matrix_transpose(plan)[:, : points.n_query, :], self.tau)
-        return direct_outcome(scores, steps=xp.full((b,), int(self.steps), device=where)), DIRECT
+        return self._outcome(plan, points), DIRECT
 
     def _transport(self, gram: Array, weights: Array, counts: Array, m: int) -> Array:
         """Which share of each of the last m points goes to each class (b, c, m), beside the support."""

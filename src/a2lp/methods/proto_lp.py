@@ -17,96 +17,59 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from array_api_compat import device
 
 from a2lp.arrays import Array, namespace, one_hot
-from a2lp.methods._maths import (
-    POWERS,
-    centred_unit_gram,
-    distances_to_sums,
-    log_scores,
-    rooted,
-    sinkhorn,
-    transport,
-    unit_gram,
-)
-from a2lp.methods.base import (
-    DIRECT,
-    Method,
-    Outcome,
-    Points,
-    direct_outcome,
-    require_name,
-    require_number,
-    require_whole,
-)
+from a2lp.methods._maths import centred_unit_gram, distances_to_sums, sinkhorn, transport
+from a2lp.methods._transport import TransportMethod
+from a2lp.methods.base import DIRECT, Outcome, Points, require_number, require_whole
 
 _PLAN_TOLERANCE, _PROPAGATION_TOLERANCE = 1e-3, 1e-2
 _LEAST_SHARE = 1e-26  # of a propagated label: zero could not be scaled
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProtoLP(Method):
+class ProtoLP(TransportMethod):
     """Propagation over a graph of points and centres; scores are the logarithms of the last plan over tau.
 
     Parameters
     ----------
-    power : {"clamp", "sign", "none"}
-        Square roots of the entries, where negative ones count as zero or keep their sign, or no roots. Taken where
-        ``preprocess`` is ``"none"``, the default: this is the method's own preprocessing.
     n_components : int
         Principal directions of a task that are kept.
     gamma : float
         Weight of the graph against the support's labels.
     mixture : float
         Weight of propagated labels against the plan, from 0 to 1.
-    lam : float
-        How strongly transport keeps to the nearest centres.
-    rate : float
-        How far centres go towards the means that the labels give, in a step.
-    steps : int
-        Rounds of transport, propagation and update.
+    power, lam, rate, steps
+        As for ``TransportMethod``.
     """
 
-    assumes_uniform: ClassVar[bool] = True
-
-    preprocess: str = "none"
-    power: str = "clamp"
     n_components: int = 40
     gamma: float = 0.05
     mixture: float = 0.7
-    lam: float = 10.0
-    rate: float = 0.2
     steps: int = 50
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_name("power", self.power, POWERS)
         require_whole("n_components", self.n_components, 1, "The authors use 40.")
         require_number("gamma", self.gamma, "0 or more", lambda v: v >= 0, "The authors use 0.05.")
         require_number("mixture", self.mixture, "from 0 to 1", lambda v: 0 <= v <= 1, "The authors use 0.7.")
-        require_number("lam", self.lam, "positive", lambda v: v > 0, "The authors use 10.")
-        require_number("rate", self.rate, "above 0 and at most 1", lambda v: 0 < v <= 1, "The authors use 0.2.")
-        require_whole("steps", self.steps, 0, "0 transports once to the support's means.")
 
     def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
         xp = namespace(points.support)
         where = device(points.support)
         (b, _, d), m, c = points.support.shape, points.rest.shape[1], points.n_classes
-        x = xp.concat([points.support, points.rest], axis=1)  # (b, n, d)
-        if self.preprocess == "none":
-            x = rooted(x, self.power)
-        gram = unit_gram(x @ xp.matrix_transpose(x))  # (b, n, n)
+        gram = self._unit_gram(points)  # (b, n, n)
         n = gram.shape[-1]
         if min(n, d) > self.n_components:
             gram = _principal(gram, self.n_components)
         gram = centred_unit_gram(gram, (n,))
 
-        labels = xp.matrix_transpose(one_hot(points.codes, c, x.dtype))  # (b, c, s)
+        labels = xp.matrix_transpose(one_hot(points.codes, c, gram.dtype))  # (b, c, s)
         # centres are weighted sums of the points: (b, c, n); they start as unit vectors
-        weights = xp.concat([labels, xp.zeros((b, c, m), dtype=x.dtype, device=where)], axis=-1)
+        weights = xp.concat([labels, xp.zeros((b, c, m), dtype=gram.dtype, device=where)], axis=-1)
         squares = xp.sum((weights @ gram) * weights, axis=-1, keepdims=True)
         weights = weights / xp.sqrt(xp.where(squares > 0, squares, xp.ones_like(squares)))
         plan = self._transport(gram, weights, m)
@@ -115,8 +78,7 @@ class ProtoLP(Method):
             mass = xp.concat([labels, xp.clip(shares, min=0.0, max=1.0)], axis=-1)
             weights = weights + self.rate * (mass / xp.sum(mass, axis=-1, keepdims=True) - weights)
             plan = self._transport(gram, weights, m)
-        scores = log_scores(xp.matrix_transpose(plan)[:, : points.n_query, :], self.tau)
-        return direct_outcome(scores, steps=xp.full((b,), int(self.steps), device=where)), DIRECT
+        return self._outcome(plan, points), DIRECT
 
     def _transport(self, gram: Array, weights: Array, m: int) -> Array:
         """Which share of each of the last m points goes to each class (b, c, m)."""

@@ -16,76 +16,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from array_api_compat import device
 
 from a2lp.arrays import Array, namespace, one_hot
-from a2lp.methods._maths import (
-    POWERS,
-    centred_unit_gram,
-    distances_to_sums,
-    log_scores,
-    rooted,
-    transport,
-    unit_gram,
-)
-from a2lp.methods.base import (
-    DIRECT,
-    Method,
-    Outcome,
-    Points,
-    direct_outcome,
-    require_name,
-    require_number,
-    require_whole,
-)
+from a2lp.methods._maths import centred_unit_gram, distances_to_sums, transport
+from a2lp.methods._transport import TransportMethod
+from a2lp.methods.base import DIRECT, Outcome, Points
 
 _TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class PTMAP(Method):
+class PTMAP(TransportMethod):
     """Class centres by balanced transport; scores are the logarithms of the plan over tau.
 
-    Parameters
-    ----------
-    power : {"clamp", "sign", "none"}
-        Square roots of the entries, where negative ones count as zero or keep their sign, or no roots. Taken where
-        ``preprocess`` is ``"none"``, the default: this is the method's own preprocessing.
-    lam : float
-        How strongly transport keeps to the nearest centres.
-    rate : float
-        How far centres go towards the means that the plan gives, in a step.
-    steps : int
-        Rounds of transport and update.
+    The parameters are those of ``TransportMethod``.
     """
-
-    assumes_uniform: ClassVar[bool] = True
-
-    preprocess: str = "none"
-    power: str = "clamp"
-    lam: float = 10.0
-    rate: float = 0.2
-    steps: int = 20
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_name("power", self.power, POWERS)
-        require_number("lam", self.lam, "positive", lambda v: v > 0, "The authors use 10.")
-        require_number("rate", self.rate, "above 0 and at most 1", lambda v: 0 < v <= 1, "The authors use 0.2.")
-        require_whole("steps", self.steps, 0, "0 transports once to the support's means.")
 
     def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
         xp = namespace(points.support)
         where, dtype = device(points.support), points.support.dtype
         (b, s, _), m, c = points.support.shape, points.rest.shape[1], points.n_classes
-        x = xp.concat([points.support, points.rest], axis=1)  # (b, n, d)
-        if self.preprocess == "none":
-            x = rooted(x, self.power)
         # a single query is its own mean: alone, nothing would be left of it
         groups = (s, m) if m > 1 else (s + m,)
-        gram = centred_unit_gram(unit_gram(x @ xp.matrix_transpose(x)), groups)  # (b, n, n)
+        gram = centred_unit_gram(self._unit_gram(points), groups)  # (b, n, n)
 
         labels = xp.matrix_transpose(one_hot(points.codes, c, dtype))  # (b, c, s)
         # centres are weighted sums of the points: (b, c, n)
@@ -96,8 +52,7 @@ class PTMAP(Method):
             mass = xp.concat([labels, plan], axis=-1)
             weights = weights + self.rate * (mass / xp.sum(mass, axis=-1, keepdims=True) - weights)
             plan = self._transport(gram, weights, s)
-        scores = log_scores(xp.matrix_transpose(plan)[:, : points.n_query, :], self.tau)
-        return direct_outcome(scores, steps=xp.full((b,), int(self.steps), device=where)), DIRECT
+        return self._outcome(plan, points), DIRECT
 
     def _transport(self, gram: Array, weights: Array, s: int) -> Array:
         """Which share of each query goes to each class (b, c, m)."""
