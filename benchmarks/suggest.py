@@ -112,7 +112,9 @@ def summary(record: dict[str, Any]) -> str:
         means = [float(np.mean([one[key] for one in ones])) for key in ("expected", "seen")]
         lines.append(f"| {labels} | {means[0]:+.1f} | {means[1]:+.1f} | {off:.1f} |")
     off = float(np.mean([abs(one["expected"] - one["seen"]) for one in every]))
-    lines += ["", f"Over all of these the forecast was off by {off:.1f} points on average."]
+    near = sum(abs(one["expected"] - one["seen"]) <= one["expected"] / 2 for one in every)
+    said = f"Over all of these the forecast was off by {off:.1f} points on average"
+    lines += ["", f"{said}; {near} of the {len(every)} were right within half of themselves."]
     return "\n".join(lines)
 
 

@@ -67,8 +67,5 @@ def _print_suggestions(task: Task, found: Suggestion, out: Path) -> None:
         typer.echo("What they will bring depends on how many classes there are, which no label tells yet.")
     else:
         points = f"{100 * found.expected:.1f} points"
-        typer.echo(
-            f"These {count} should raise the accuracy on the rest by about {points} (two in three such forecasts were "
-            "right within half of that)."
-        )
+        typer.echo(f"These {count} should raise the accuracy on the rest by about {points}, a rough forecast.")
     typer.echo(f"Next: fill in the column label of {out} and add its lines to your labels.")
