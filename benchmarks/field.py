@@ -127,8 +127,7 @@ def measure(row: Row, data: dict[str, Data], store: RecordStore, weights: Path |
         method = make_method(row.method, params, one.base)
         if getattr(method, "weights", "none needed") is None:
             return found | {"failed": f"no weights: a2lp meta-train {row.method} makes them"}
-        uses_base = method.uses_base or "weights" in params
-        found |= {"uniform": method.uniform, "uses_base": uses_base, "preprocess": method.preprocess}
+        found |= {"uniform": method.uniform, "uses_base": method.uses_base, "preprocess": method.preprocess}
         for (sampler, n_shot), episodes in one.episodes.items():
             [record] = run([Cell(episodes, row.method, method)], store)
             found["cells"][f"{name}_{sampler}_{n_shot}shot"] = summary(record)

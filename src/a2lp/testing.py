@@ -60,7 +60,7 @@ class Subject:
         """The method's answer to a task with some arrays changed; statistics of random data where it uses a base."""
         task = task._replace(**change)
         method = self.method
-        if method.uses_base and (method.base is None or method.base.mean.shape != task.query.shape[-1:]):
+        if method.reads_statistics and (method.base is None or method.base.mean.shape != task.query.shape[-1:]):
             method = dataclasses.replace(method, base=random_base(task.query.shape[-1]))
         arrays = [None if array is None else convert(array) for array in task]
         with warnings.catch_warnings():

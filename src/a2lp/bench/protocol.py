@@ -244,7 +244,7 @@ def make_method(name: str, params: Params, base: BaseStatistics | None = None, e
     if "engine" in own:
         params = {"engine": engine, **params}
     method = create(name, **params)
-    return dataclasses.replace(method, base=base) if method.uses_base and method.base is None else method
+    return dataclasses.replace(method, base=base) if method.reads_statistics and method.base is None else method
 
 
 def all_that_run(
@@ -266,7 +266,7 @@ def all_that_run(
                 f"{name} is left out: it is meta-trained, and has no weights here. Make them with `a2lp meta-train "
                 f"{name} --features BASE --out FILE`, then give them by --set {name}.weights=FILE."
             )
-        elif base is None and any(method.uses_base for method in made):
+        elif base is None and any(method.reads_statistics for method in made):
             left_out.append(f"{name} is left out: it uses statistics of the base classes. Give them by --base FILE.")
         else:
             names.append(name)

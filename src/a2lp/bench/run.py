@@ -142,7 +142,7 @@ def new_record(
         commit=environment.commit(),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         uniform=method.uniform,
-        uses_base=method.uses_base or getattr(method, "weights", None) is not None,  # those were trained on it
+        uses_base=method.uses_base,
     )
 
 

@@ -26,7 +26,7 @@ def _assumptions(name: str) -> list[str]:
         return [f"cannot be used: {type(error).__name__}: {error}"]
     found = {
         "takes classes to be equally frequent": method.uniform,
-        "uses statistics of base classes": method.uses_base,
+        "uses statistics of base classes": method.reads_statistics,
         "needs weights from a2lp meta-train": hasattr(method, "weights"),
     }
     return [note for note, holds in found.items() if holds]

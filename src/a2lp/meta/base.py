@@ -102,6 +102,11 @@ class MetaMethod(Method):
         found: HeadWeights | None = getattr(self, "_trained", None)
         return found
 
+    @property
+    def uses_base(self) -> bool:
+        """Weights were trained on base classes."""
+        return self.reads_statistics or self.weights is not None
+
     def answer(self, head: Head, episode: Episode, n_query: int) -> Tensor:
         """Logits of the queries (b, q, c)."""
         return head(episode)[:, :n_query]

@@ -79,9 +79,14 @@ class Method(ABC):
         return self.assumes_uniform or getattr(self, "marginal", None) == "uniform"
 
     @property
-    def uses_base(self) -> bool:
-        """Whether this method, as it is set, looks at statistics of the base classes."""
+    def reads_statistics(self) -> bool:
+        """Whether this method, as it is set, reads ``base``, the statistics of base classes."""
         return self.needs_base or self.preprocess in USES_BASE
+
+    @property
+    def uses_base(self) -> bool:
+        """Whether this method, as it is set, owes something to base classes: tables keep those apart."""
+        return self.reads_statistics
 
     def predict(self, batch: TaskBatch, callback: Callable[[Any], object] | None = None) -> Prediction:
         """Label the queries of every task of a batch.
