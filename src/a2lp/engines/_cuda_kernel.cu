@@ -7,38 +7,45 @@
 // N points: thresholds, graph, Cholesky factor, solutions, loss, adjoint. Points are ordered rest first, anchors last,
 // so that labels and the gradient of the loss are zero in all but the last rows, and one backward substitution serves
 // both right-hand sides.
+//
+// The products of the wide half are made by the tensor cores, to the precision of float32: a number is the sum of two
+// in half precision, high and low, 22 bits in all, and a product that of high by high, high by low and low by high,
+// which leaves out less than a float32 product rounds away. Powers of two bring everything into the range of halves.
 
 #define TPB (WARPS * 32)
-#define CW 8                  // dimensions of a warp's piece: two quads
-#define PIECE (M * CW)        // floats of a piece
+#define CW 8                  // dimensions of a warp's piece
+#define MP ((M + 15) / 16 * 16)
+#define SP ((S + 15) / 16 * 16)
+#define PIECE (MP * CW)       // floats' room of a piece: high halves (MP, CW), low halves (MP, CW)
 #define PIECES (DP / CW)
-#define LD (N | 1)            // odd: columns of the system do not share banks
+#define MOMENTS (2 * S * CW)  // floats of a piece's moments: means (S, CW), squares (S, CW)
+#define BUFFER (PIECE + MOMENTS)
+#define DEPTH (PIECES / WARPS)  // pieces of a warp
+#define LD (N | 1)              // odd: columns of the system do not share banks
 #define XC ((2 * C) | 1)
-#define SCRATCH ((N * LD + 3) / 4 * 4)
-#define TOGETHER (SCRATCH / (S * N) < WARPS ? SCRATCH / (S * N) : WARPS)  // warps whose sums fit the scratch at a time
 
-// The gradient of a piece, S x 8 numbers that are each a sum over N points, by one warp: a lane has a quad of
-// dimensions, some anchors (AT of the AG parts that a round of them has), and every RG-th point.
-#define AG (S <= 8 ? 1 : S <= 16 ? 2 : 4)
-#define RG (16 / AG)
-#define TURNS ((S + 8 * AG - 1) / (8 * AG))
-#define AT ((S + AG * TURNS - 1) / (AG * TURNS))
-#define AP (TURNS * AG * AT)             // anchors, padded
-#define CA (AT <= 4 ? 4 : 8)              // floats from one lane's coefficients of a point to the next lane's
-#define BUFFER (PIECE + TURNS * SHARE * 64)  // a piece, and the moments of its anchors
-#define DEPTH (PIECES / WARPS)            // pieces of a warp
+// Matrices are multiplied in tiles of 16 anchors by 8. Up to 8 anchors share a tile's 16 rows, high halves above low.
+#define STACKED (S <= 8)
+#define TILES (STACKED ? 1 : SP / 16)
+#define GROUPS ((S + 7) / 8)           // of 8 anchors: what a lane has one of
+#define LOW (STACKED ? 8 : SP)         // rows from the coefficients' high halves to their low ones
+#define GS (MP + SP + 8)               // from row to row of them; so that 8 rows read at once share no bank
+#define FACTORS ((STACKED ? 16 : 2 * SP) * GS / 2)  // floats' room of them all
+#define ACROSS (MP / 8 + GROUPS)       // tiles of 8 points
+#define NS (8 * ACROSS | 8)            // from row to row of a warp's sums
+#define SCRATCH (((N * LD > S * NS ? N * LD : S * NS) + 3) / 4 * 4)
+#define TOGETHER (SCRATCH / (S * NS) < WARPS ? SCRATCH / (S * NS) : WARPS)  // warps whose sums fit the scratch at a time
 #define FULL 0xffffffffu
 #define NO_CUT 0x7fffffff
 #define NEAR (K < S + 1 ? K : S + 1)  // so many places of a list of best can the anchors shift
 #define SLACK 9.5367431640625e-07f  // 8 roundings
 
+typedef unsigned short half_t;
+
 struct Params {
     float alpha, gamma, tau, scale, lr, beta1, beta2, eps, loss_tol;
     int steps, updates, loss, adam;
 };
-
-// where quad q of row j stands in a piece: rows 4 apart swap theirs, so that 8 rows read at once share no bank
-__device__ __forceinline__ int quad_at(int j, int q) { return j * CW + 4 * (q ^ ((j >> 2) & 1)); }
 
 __device__ __forceinline__ float power(float x, float gamma) {
 #if GAMMA3
@@ -151,47 +158,49 @@ __device__ __forceinline__ float adam(float g, Moment& m, float rate, float corr
     return denominator > 0.f ? fast_ratio(rate * m.mean, denominator) : 0.f;
 }
 
-// Sum `values` over the lanes that differ in the bits BIT, BIT / 2 ... of their numbers, down to LAST, scattered: each
-// lane ends with its share. Of an odd number the last one stays with both, and the lane of the lower number is its
-// owner. Indices go the same way once, so that a lane knows what it has. EVEN: no number was odd so far.
-template <int COUNT, int BIT, int LAST, bool EVEN = true> struct Scatter {
-    static constexpr int HALF = COUNT / 2, LEFT = HALF + COUNT % 2;
-    using Rest = Scatter<LEFT, BIT / 2, LAST, EVEN && COUNT % 2 == 0>;
-    static constexpr int COUNT_LEFT = Rest::COUNT_LEFT;
-    static __device__ __forceinline__ void sum(float* values, int lane) {
-#pragma unroll
-        for (int k = 0; k < HALF; k++) {
-            const float mine = lane & BIT ? values[HALF + k] : values[k], other = lane & BIT ? values[k] : values[HALF + k];
-            values[k] = mine + __shfl_xor_sync(FULL, other, BIT);
-        }
-        if (COUNT % 2) values[HALF] = values[COUNT - 1] + __shfl_xor_sync(FULL, values[COUNT - 1], BIT);
-        Rest::sum(values, lane);
-    }
-    static __device__ __forceinline__ void follow(int* index, bool* owner, int lane) {
-        const int shift = lane & BIT ? HALF : 0;  // added, so that indices in a row stay a base and constants
-#pragma unroll
-        for (int k = 0; k < HALF; k++) {
-            if (EVEN) index[k] += shift;
-            else if (shift) index[k] = index[HALF + k], owner[k] = owner[HALF + k];
-        }
-        if (COUNT % 2) index[HALF] = index[COUNT - 1], owner[HALF] = owner[COUNT - 1] && !shift;
-        Rest::follow(index, owner, lane);
-    }
-};
-template <int COUNT, int LAST, bool EVEN> struct Scatter<COUNT, LAST / 2, LAST, EVEN> {
-    static constexpr int COUNT_LEFT = COUNT;
-    static __device__ __forceinline__ void sum(float*, int) {}
-    static __device__ __forceinline__ void follow(int*, bool*, int) {}
-};
-// lanes: bit 0 the quad, then which anchors, then which points
-typedef Scatter<AT * 4, 16, 2 * AG> Scattered;
-#define SHARE (Scattered::COUNT_LEFT)
+// ---- halves and tensor cores. Lane 4 g + t has of a tile: row g (and g + 8), columns 2 t and 2 t + 1 ------------------
 
-// A piece and its moments into shared memory, in the background, and moments back; `barrier` is the warp's own.
-#define MOMENTS (BUFFER - PIECE)
-#if __CUDA_ARCH__ >= 900
 __device__ __forceinline__ unsigned shared_at(const void* at) { return (unsigned)__cvta_generic_to_shared(at); }
 
+// two numbers as two pairs of halves, high and low
+__device__ __forceinline__ void split(float x, float y, unsigned& high, unsigned& low) {
+    float a, b;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(high) : "f"(y), "f"(x));
+    asm("{.reg .f16 a, b;\nmov.b32 {a, b}, %2;\ncvt.f32.f16 %0, a;\ncvt.f32.f16 %1, b;}" : "=f"(a), "=f"(b) : "r"(high));
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(low) : "f"(y - b), "f"(x - a));
+}
+
+// four matrices of 8 x 8 halves; lanes 8 m to 8 m + 7 name the rows of matrix m
+__device__ __forceinline__ void load_matrices(unsigned* to, const half_t* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(shared_at(row)));
+}
+__device__ __forceinline__ void load_transposed(unsigned* to, const half_t* row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(shared_at(row)));
+}
+__device__ __forceinline__ unsigned transposed(unsigned x) {
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(x));
+    return x;
+}
+
+// sum (16 x 8) += a (16 x 16) b (16 x 8)
+__device__ __forceinline__ void multiply_add(float* sum, const unsigned* a, unsigned b0, unsigned b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+// sum (16 x 8) += a (16 x 8) b (8 x 8)
+__device__ __forceinline__ void multiply_add(float* sum, unsigned a0, unsigned a1, unsigned b) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a0), "r"(a1), "r"(b));
+}
+
+// A piece and its moments into shared memory, in the background, and moments back; `barrier` is the warp's own.
+#if __CUDA_ARCH__ >= 900
 __device__ __forceinline__ void bulk_load(float* to, const float* from, int bytes, unsigned barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                      shared_at(to)),
@@ -228,7 +237,7 @@ __device__ __forceinline__ void store_moments(float* moments, const float* buffe
 __device__ __forceinline__ void start_piece(float* buffer, const float* piece, const float* moments, unsigned) {
     for (int e = threadIdx.x % 32 * 4; e < BUFFER; e += 128) {
         const float* from = e < PIECE ? piece + e : moments + e - PIECE;
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(buffer + e)), "l"(from));
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_at(buffer + e)), "l"(from));
     }
     asm volatile("cp.async.commit_group;");
 }
@@ -240,29 +249,36 @@ __device__ __forceinline__ void store_moments(float* moments, const float* buffe
 #endif
 
 // Gradient and Adam step (unless this is the first pass), then similarities of anchors to all points into simA.
-// V is in pieces too, (PIECES, 2 quads, AP, 4), and stays in shared memory.
+// V is in pieces too, (PIECES, S, CW), and stays in shared memory; a lane has the same two dimensions of the same anchors
+// from the gradient to the similarities. The tensor cores cut off what they add up, so long sums are made of short ones.
 // Not inlined: what it needs in a loop would be kept in registers through the rest of the step.
-__device__ __noinline__ void sweep(bool update, const float* rest, float* buffers, float* V, const float* coefficient, float* scratch,
-                      float* simA, float* moments, float rate, float correction, unsigned barrier, int& turn, int& phase,
-                      const Params& p) {
-    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
-    const int quad = lane & 1, part = (lane >> 1) % AG, group = (lane >> 1) / AG;  // of the gradient
-    constexpr int ROWS = (N + 31) / 32;
-    int index[AT * 4];
-    bool owner[AT * 4];
+__device__ __noinline__ void sweep(bool update, const float* rest, float* buffers, float* V, const half_t* coefficient,
+                                   const float* unscale, float* scratch, float* simA, float* moments, float magnify,
+                                   float rate, float correction, unsigned barrier, int& turn, int& phase, const Params& p) {
+    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, matrix = lane / 8;
+    const int mine = lane / 4 * CW + lane % 4 * 2;  // of a group of anchors in a piece
+    const half_t* factors = coefficient + (matrix % 2 * 8 + lane % 8) * GS + matrix / 2 * 8;
+    auto there = [&](int r) { return 8 * r + 7 < S || 8 * r + lane / 4 < S; };
+    float sums[GROUPS][ACROSS][2], back[GROUPS];
 #pragma unroll
-    for (int k = 0; k < AT * 4; k++) index[k] = (quad * AP + part * AT) * 4 + k, owner[k] = true;
-    Scattered::follow(index, owner, lane);
-    float acc[ROWS][S];
+    for (int r = 0; r < GROUPS; r++) {
+        back[r] = update && there(r) ? unscale[8 * r + lane / 4] : 0.f;
 #pragma unroll
-    for (int r = 0; r < ROWS; r++)
-#pragma unroll
-        for (int a = 0; a < S; a++) acc[r][a] = 0.f;
-    float* v_piece = V + warp * AP * CW;
+        for (int c = 0; c < ACROSS; c++) sums[r][c][0] = sums[r][c][1] = 0.f;
+    }
+    float* v_piece = V + warp * S * CW + mine;
 #pragma unroll 1
-    for (int u = 0; u < DEPTH; u++, v_piece += WARPS * AP * CW) {
+    for (int u = 0; u < DEPTH; u++, v_piece += WARPS * S * CW) {
         const int t = u * WARPS + warp, t_next = (u + 1) % DEPTH * WARPS + warp;
-        float* piece = buffers + turn * BUFFER;
+        float* buffer = buffers + turn * BUFFER;
+        const half_t* points = (const half_t*)buffer;
+        float2 v[GROUPS];
+        unsigned high[SP / 8] = {}, low[SP / 8] = {};
+#pragma unroll
+        for (int r = 0; r < GROUPS; r++) {
+            v[r] = there(r) ? *(const float2*)(v_piece + 8 * r * CW) : make_float2(0.f, 0.f);
+            split(magnify * v[r].x, magnify * v[r].y, high[r], low[r]);
+        }
         if (DEPTH > 1 || !update) await_piece(barrier, phase);
         __syncwarp();  // the piece is here, and no lane reads the other one any more
         if (DEPTH > 1) {  // a single piece stays; of several, the last loads the first for the next step
@@ -270,99 +286,111 @@ __device__ __noinline__ void sweep(bool update, const float* rest, float* buffer
             start_piece(buffers + turn * BUFFER, rest + (size_t)t_next * PIECE, moments + (size_t)t_next * MOMENTS, barrier);
         }
         if (update) {
-            float moved[TURNS][SHARE];
+            float large[TILES][4] = {}, small[TILES][4] = {};  // small: what has a low half in it
+            auto add = [&](int k, unsigned high0, unsigned high1, unsigned low0, unsigned low1) {
 #pragma unroll
-            for (int b = 0; b < TURNS; b++) {
-                float sum[AT * 4];
-#pragma unroll
-                for (int k = 0; k < AT * 4; k++) sum[k] = 0.f;
-                const float* factors = coefficient + ((b * N + group) * AG + part) * CA;
-                auto add = [&](const float* row, const float* factor) {
-                    const float4 x = *(const float4*)row;
-                    float f[CA];
-#pragma unroll
-                    for (int k = 0; k < AT; k += 4) {
-                        if (AT - k == 1) f[k] = factor[k];
-                        else *(float4*)(f + k) = *(const float4*)(factor + k);
-                    }
-#pragma unroll
-                    for (int a = 0; a < AT; a++) {
-                        sum[4 * a] += f[a] * x.x;
-                        sum[4 * a + 1] += f[a] * x.y;
-                        sum[4 * a + 2] += f[a] * x.z;
-                        sum[4 * a + 3] += f[a] * x.w;
-                    }
-                };
-#if N <= 8 * RG
-#pragma unroll
-                for (int r = 0; r < (N + RG - 1) / RG; r++) {
-                    const int j = group + RG * r;
-                    if (RG * r + RG - 1 >= N && j >= N) break;
-                    const float* row = piece + quad_at(j, quad);
-                    if (RG * r + RG - 1 >= M && j >= M) row = v_piece + (quad * AP + j - M) * 4;
-                    add(row, factors + RG * r * AG * CA);
+                for (int i = 0; i < TILES; i++) {
+                    unsigned a[4];
+                    load_matrices(a, factors + 16 * i * GS + 16 * k);
+                    multiply_add(large[i], a, high0, high1);
+                    multiply_add(small[i], a, low0, low1);
+                    if (STACKED) continue;
+                    load_matrices(a, factors + (LOW + 16 * i) * GS + 16 * k);
+                    multiply_add(small[i], a, high0, high1);
                 }
-#else  // code that does not fit the instruction cache costs more than a loop
-#pragma unroll 5
-                for (int j = group; j < M; j += RG) add(piece + quad_at(j, quad), factors + (j - group) * AG * CA);
-#pragma unroll 5
-                for (int j = M + (group + RG - M % RG) % RG; j < N; j += RG)
-                    add(v_piece + (quad * AP + j - M) * 4, factors + (j - group) * AG * CA);
-#endif
-                Scattered::sum(sum, lane);
-                Moment* moment = (Moment*)(piece + PIECE) + b * SHARE * 32 + lane;
+            };
 #pragma unroll
-                for (int k = 0; k < SHARE; k++)
-                    if (owner[k])
-                        moved[b][k] = v_piece[b * AG * AT * 4 + index[k]] - adam(sum[k], moment[32 * k], rate, correction, p);
+            for (int k = 0; k < MP / 16; k++) {
+                unsigned b[4];
+                load_transposed(b, points + (matrix / 2 * MP + 16 * k + matrix % 2 * 8 + lane % 8) * CW);
+                add(k, b[0], b[1], b[2], b[3]);
             }
-            __syncwarp();  // all have read the old anchors
 #pragma unroll
-            for (int b = 0; b < TURNS; b++)
+            for (int k = 0; k < SP / 16; k++)
+                add(MP / 16 + k, transposed(high[2 * k]), transposed(high[2 * k + 1]), transposed(low[2 * k]),
+                    transposed(low[2 * k + 1]));
+            float* mean = buffer + PIECE + mine;
+            float* square = mean + S * CW;
 #pragma unroll
-                for (int k = 0; k < SHARE; k++)
-                    if (owner[k]) v_piece[b * AG * AT * 4 + index[k]] = moved[b][k];
-            if (DEPTH > 1) store_moments(moments + (size_t)t * MOMENTS, piece);
-            __syncwarp();
+            for (int r = 0; r < GROUPS; r++) {
+                if (!there(r)) continue;
+                const int i = r / 2, o = r % 2 * 2;
+                float gx = large[i][o] + small[i][o], gy = large[i][o + 1] + small[i][o + 1];
+                if (STACKED) gx += large[0][2] + small[0][2], gy += large[0][3] + small[0][3];
+                const float2 m = *(const float2*)(mean + 8 * r * CW), q = *(const float2*)(square + 8 * r * CW);
+                Moment x{m.x, q.x}, y{m.y, q.y};
+                v[r].x -= adam(back[r] * gx, x, rate, correction, p);
+                v[r].y -= adam(back[r] * gy, y, rate, correction, p);
+                *(float2*)(v_piece + 8 * r * CW) = v[r];
+                *(float2*)(mean + 8 * r * CW) = make_float2(x.mean, y.mean);
+                *(float2*)(square + 8 * r * CW) = make_float2(x.square, y.square);
+                split(magnify * v[r].x, magnify * v[r].y, high[r], low[r]);
+            }
+            if (DEPTH > 1) store_moments(moments + (size_t)t * MOMENTS, buffer);
         }
-#pragma unroll 1
-        for (int q = 0; q < CW / 4; q++) {
-            float4 x[ROWS];
+        auto add = [&](int c, unsigned b_high, unsigned b_low) {
 #pragma unroll
-            for (int r = 0; r < ROWS; r++) {
-                const int j = 32 * r + 31 < N ? lane + 32 * r : min(lane + 32 * r, N - 1);
-                const float* row = piece + quad_at(j, q);
-                if (32 * r + 31 >= M && j >= M) row = v_piece + (q * AP + j - M) * 4;
-                x[r] = *(const float4*)row;
+            for (int i = 0; i < TILES; i++) {
+                float sum[4] = {};
+                if (STACKED) {
+                    multiply_add(sum, high[0], low[0], b_low);
+                    multiply_add(sum, high[0], low[0], b_high);
+                    sums[0][c][0] += sum[0] + sum[2];
+                    sums[0][c][1] += sum[1] + sum[3];
+                    continue;
+                }
+                multiply_add(sum, low[2 * i], low[2 * i + 1], b_high);
+                multiply_add(sum, high[2 * i], high[2 * i + 1], b_low);
+                multiply_add(sum, high[2 * i], high[2 * i + 1], b_high);
+                sums[2 * i][c][0] += sum[0];
+                sums[2 * i][c][1] += sum[1];
+                if (2 * i + 1 < GROUPS) {
+                    sums[2 * i + 1][c][0] += sum[2];
+                    sums[2 * i + 1][c][1] += sum[3];
+                }
             }
-            const float* anchors = v_piece + q * AP * 4;
+        };
 #pragma unroll
-            for (int a = 0; a < S; a++) {
-                const float4 v = *(const float4*)(anchors + 4 * a);
-#pragma unroll
-                for (int r = 0; r < ROWS; r++)
-                    acc[r][a] = fmaf(v.w, x[r].w, fmaf(v.z, x[r].z, fmaf(v.y, x[r].y, fmaf(v.x, x[r].x, acc[r][a]))));
-            }
+        for (int c = 0; c < MP / 8; c += 2) {
+            unsigned b[4];
+            load_matrices(b, points + (matrix % 2 * MP + 8 * (c + matrix / 2) + lane % 8) * CW);
+            add(c, b[0], b[1]);
+            add(c + 1, b[2], b[3]);
         }
+#pragma unroll
+        for (int r = 0; r < GROUPS; r++) add(MP / 8 + r, high[r], low[r]);
     }
     // the warps' sums, as many at a time as the scratch holds, in an order that does not change
+    constexpr int MINE = (S * N + TPB - 1) / TPB;
+    const float shrink = 1.f / (magnify * magnify);
+    float total[MINE];
     for (int w0 = 0; w0 < WARPS; w0 += TOGETHER) {
         if (w0) __syncthreads();
         if (warp >= w0 && warp < w0 + TOGETHER)
 #pragma unroll
-            for (int r = 0; r < ROWS; r++)
+            for (int r = 0; r < GROUPS; r++)
 #pragma unroll
-                for (int a = 0; a < S; a++)
-                    if (lane + 32 * r < N) scratch[((warp - w0) * S + a) * N + lane + 32 * r] = acc[r][a];
+                for (int c = 0; c < ACROSS; c++)
+                    if (there(r))
+                        *(float2*)(scratch + ((warp - w0) * S + 8 * r + lane / 4) * NS + 8 * c + lane % 4 * 2) =
+                            make_float2(sums[r][c][0], sums[r][c][1]);
         __syncthreads();
-        for (int e = tid; e < S * N; e += TPB) {
-            float sum = w0 ? simA[e] : 0.f;
+#pragma unroll
+        for (int k = 0; k < MINE; k++) {
+            const int e = tid + k * TPB, a = e / N, j = e % N;
+            if (e >= S * N) break;
+            const float* from = scratch + a * NS + (j < M ? j : j - M + MP);
+            float sum = w0 ? total[k] : 0.f;
 #pragma unroll
             for (int w = 0; w < TOGETHER; w++)
-                if (w0 + w < WARPS) sum += scratch[w * S * N + e];
-            if (w0 + TOGETHER >= WARPS) sum = e % N == M + e / N ? -1.f : fmaxf(sum, 0.f);
-            simA[e] = sum;
+                if (w0 + w < WARPS) sum += from[w * S * NS];
+            total[k] = sum;
         }
+    }
+#pragma unroll
+    for (int k = 0; k < MINE; k++) {
+        const int e = tid + k * TPB;
+        if (e < S * N) simA[e] = e % N == M + e / N ? -1.f : fmaxf(shrink * total[k], 0.f);
     }
     __syncthreads();
 }
@@ -729,14 +757,14 @@ __device__ __noinline__ void solve_rest(const float* U, const float* inverse, fl
 }
 
 extern "C" __global__ void __launch_bounds__(TPB, BLOCKS)
-a2lp(const float* all_rest, const float* all_support, const int* all_codes, const float* all_rr, const float* all_near,
-     float* all_moments, float* all_z, float* all_anchors, float* all_losses, int* taken, int* converged, Params p) {
+a2lp(const float* all_rest, const float* all_magnify, const float* all_support, const int* all_codes, const float* all_rr,
+     const float* all_near, float* all_moments, float* all_z, float* all_anchors, float* all_losses, int* taken, int* converged, Params p) {
     extern __shared__ float4 shared4[];
     float* buffers = (float*)shared4;              // WARPS x 2 x BUFFER
-    float* V = buffers + WARPS * 2 * BUFFER;       // PIECES x 2 x AP x 4
-    float* U = V + AP * DP;                        // N x LD; in the wide half, scratch
-    float* coefficient = U + SCRATCH;              // TURNS x N x AG x CA
-    float* simA = coefficient + TURNS * N * AG * CA;  // S x N
+    float* V = buffers + WARPS * 2 * BUFFER;       // PIECES x S x CW
+    float* U = V + S * DP;                         // N x LD; in the wide half, scratch
+    half_t* coefficient = (half_t*)(U + SCRATCH);  // anchors (high halves, then low) x (MP + SP points)
+    float* simA = U + SCRATCH + FACTORS;           // S x N
     float* X = simA + S * N;                       // N x XC
     float* H = X + N * XC;                         // S x C
     float* near = H + S * C;                       // (NEAR + 1) x M
@@ -748,6 +776,7 @@ a2lp(const float* all_rest, const float* all_support, const int* all_codes, cons
     int* cut = (int*)(inverse + N);
     int* codes = cut + N;                          // S
     int* kth = codes + S;                          // S
+    float* unscale = (float*)(kth + S);            // S
     __shared__ int stop, ties;
     __shared__ unsigned long long barriers[WARPS];
 
@@ -756,6 +785,7 @@ a2lp(const float* all_rest, const float* all_support, const int* all_codes, cons
     const float* rr = all_rr + (size_t)task * M * M;
     float* moments = all_moments + (size_t)task * PIECES * MOMENTS;
     float* losses = all_losses + (size_t)task * p.steps;
+    const float magnify = all_magnify[task];
 
     const unsigned barrier = (unsigned)__cvta_generic_to_shared(barriers + warp);
     buffers += warp * 2 * BUFFER;
@@ -767,13 +797,12 @@ a2lp(const float* all_rest, const float* all_support, const int* all_codes, cons
     __syncwarp();
 #endif
     start_piece(buffers, rest + (size_t)warp * PIECE, moments + (size_t)warp * MOMENTS, barrier);
-    for (int e = tid; e < AP * DP; e += TPB) {
+    for (int e = tid; e < S * DP; e += TPB) {
         const int a = e / DP, c = e % DP;
-        V[(c / 4 * AP + a) * 4 + c % 4] = a < S ? all_support[((size_t)task * S + a) * DP + c] : 0.f;
+        V[(c / CW * S + a) * CW + c % CW] = all_support[((size_t)task * S + a) * DP + c];
     }
     for (int e = tid; e < (NEAR + 1) * M; e += TPB) near[e] = all_near[(size_t)task * (NEAR + 1) * M + e];
     for (int a = tid; a < S; a += TPB) codes[a] = all_codes[task * S + a], kth[a] = 0x3f000000;
-    for (int e = tid; e < TURNS * N * AG * CA; e += TPB) coefficient[e] = 0.f;
     if (tid == 0) ties = 0;
     __syncthreads();
     double power1 = 1.0, power2 = 1.0;
@@ -781,7 +810,8 @@ a2lp(const float* all_rest, const float* all_support, const int* all_codes, cons
     int done = p.steps, met = 0, turn = 0, phase = 0;
 
     for (int step = 0;; step++) {
-        sweep(step > 0, rest, buffers, V, coefficient, U, simA, moments, rate, correction, barrier, turn, phase, p);
+        sweep(step > 0, rest, buffers, V, coefficient, unscale, U, simA, moments, magnify, rate, correction, barrier, turn,
+              phase, p);
         thresholds(simA, rr, near, threshold, cut, kth, &ties);
         const bool tied = ties;  // rare: equal similarities at a K-th place
         if (tied) build<true>(simA, rr, threshold, cut, U, degree, scale, p);
@@ -823,17 +853,37 @@ a2lp(const float* all_rest, const float* all_support, const int* all_codes, cons
             d_degree[i] = fast_ratio(sum, degree[i]);
         }
         __syncthreads();
-        for (int e = tid; e < S * N; e += TPB) {
-            const int a = e / N, j = e % N, i = M + a;
-            const float sim = simA[e];
-            float pair = 0.f;
-            for (int q = 0; q < C; q++) pair += X[i * XC + C + q] * X[j * XC + q] + X[i * XC + q] * X[j * XC + C + q];
-            bool forth = sim >= threshold[i], back = sim >= threshold[j];
-            if (tied) forth = chosen(sim, i, j, threshold, cut), back = chosen(sim, j, i, threshold, cut);
-            float outer = p.alpha * scale[i] * scale[j] * pair + d_degree[i] + d_degree[j];
-            float value = ((forth ? 0.5f : 0.f) + (back ? 0.5f : 0.f)) * slope(fmaxf(sim, 0.f), p.gamma) * outer;
-const int round = a / (AG * AT), part = a / AT % AG;
-            coefficient[((round * N + j) * AG + part) * CA + a % AT] = value;
+        for (int a = warp; a < S; a += WARPS) {
+            constexpr int WIDE = (MP + SP) / 16 / 2 + (MP + SP) / 16 % 2;
+            const int i = M + a;
+            float value[WIDE];
+            int top = 20 << 23;  // below this a row counts as zero
+#pragma unroll
+            for (int r = 0; r < WIDE; r++) {
+                const int c = lane + 32 * r, j = c < M ? c : c - MP + M;
+                value[r] = 0.f;
+                if ((c >= M && c < MP) || j >= N) continue;
+                const float sim = simA[a * N + j];
+                float pair = 0.f;
+                for (int q = 0; q < C; q++) pair += X[i * XC + C + q] * X[j * XC + q] + X[i * XC + q] * X[j * XC + C + q];
+                bool forth = sim >= threshold[i], back = sim >= threshold[j];
+                if (tied) forth = chosen(sim, i, j, threshold, cut), back = chosen(sim, j, i, threshold, cut);
+                const float outer = p.alpha * scale[i] * scale[j] * pair + d_degree[i] + d_degree[j];
+                value[r] = ((forth ? 0.5f : 0.f) + (back ? 0.5f : 0.f)) * slope(fmaxf(sim, 0.f), p.gamma) * outer;
+                top = max(top, __float_as_int(fabsf(value[r])));
+            }
+            // each row by a power of two of its own, so that its largest is about 4096
+            const int exponent = __reduce_max_sync(FULL, top) >> 23;
+            const float up = __int_as_float((266 - exponent) << 23), down = __int_as_float((exponent - 12) << 23);
+            half_t* row = coefficient + a * GS;
+#pragma unroll
+            for (int r = 0; r < WIDE; r++) {
+                const int c = lane + 32 * r;
+                unsigned high, low;
+                split(up * value[r], 0.f, high, low);
+                if (c < MP + SP) row[c] = (half_t)high, row[LOW * GS + c] = (half_t)low;
+            }
+            if (lane == 0) unscale[a] = down / magnify;
         }
         __syncthreads();
         power1 *= p.beta1;
@@ -846,7 +896,7 @@ const int round = a / (AG * AT), part = a / AT % AG;
     for (int e = tid; e < N * C; e += TPB) all_z[(size_t)task * N * C + e] = X[(e / C) * XC + e % C];
     for (int e = tid; e < S * DP; e += TPB) {
         const int a = e / DP, c = e % DP;
-        all_anchors[(size_t)task * S * DP + e] = V[(c / 4 * AP + a) * 4 + c % 4];
+        all_anchors[(size_t)task * S * DP + e] = V[(c / CW * S + a) * CW + c % CW];
     }
     if (tid == 0) taken[task] = done, converged[task] = met;
 }

@@ -81,27 +81,17 @@ def _padded(d: int) -> int:
 
 def _shared_bytes(s: int, m: int, d: int, c: int, k: int) -> int:
     """What the kernel's pointers add up to."""
-    n, (parts, turns, each) = s + m, _shares(s)
-    system = -(-n * (n | 1) // 4) * 4
-    coefficients = turns * n * parts * (4 if each <= 4 else 8)
-    floats = WARPS * 2 * (m * PIECE + _moments(s)) + parts * turns * each * _padded(d) + system + coefficients
-    return 4 * (floats + s * n + n * ((2 * c) | 1) + s * c + (_near(s, k) + 1) * m + 6 * n + 2 * s)
+    n, anchors, points = s + m, _sixteens(s), _sixteens(m)
+    factors = (16 if s <= 8 else 2 * anchors) * (points + anchors + 8) // 2
+    sums = s * (8 * (points // 8 + -(-s // 8)) | 8)
+    scratch = -(-max(n * (n | 1), sums) // 4) * 4
+    floats = WARPS * 2 * PIECE * (points + 2 * s) + s * _padded(d) + scratch + factors
+    return 4 * (floats + s * n + n * ((2 * c) | 1) + s * c + (_near(s, k) + 1) * m + 6 * n + 3 * s)
 
 
-def _shares(s: int) -> tuple[int, int, int]:
-    """How a warp divides anchors, AG, TURNS and AT in the kernel."""
-    parts = 1 if s <= 8 else 2 if s <= 16 else 4
-    turns = -(-s // (8 * parts))
-    return parts, turns, -(-s // (parts * turns))
-
-
-def _moments(s: int) -> int:
-    """Floats of the moments of a piece, MOMENTS in the kernel: lanes halve what they sum until none is left to ask."""
-    parts, turns, each = _shares(s)
-    share, lanes = 4 * each, 16 // parts
-    while lanes > 1:
-        share, lanes = -(-share // 2), lanes // 2
-    return turns * share * 64
+def _sixteens(n: int) -> int:
+    """A whole number of the tensor cores' tiles."""
+    return -(-n // 16) * 16
 
 
 def _near(s: int, k: int) -> int:
@@ -123,10 +113,10 @@ def _kernel(device: Any, s: int, m: int, d: int, c: int, k: int, gamma3: bool) -
     source = files("a2lp.engines").joinpath("_cuda_kernel.cu").read_text(encoding="utf-8")
     major, minor = torch.cuda.get_device_capability(device)
     shared = _shared_bytes(s, m, d, c, k)
-    # blocks hide each other's waiting; the driver keeps 1 KB of each for itself. A thread has a sum for each of its
-    # points and each anchor, and some 70 registers more.
-    sums = -(-(s + m) // 32) * s
-    fit = (_shared_limit(device) + 1024) // (shared + 1024), 65536 // (32 * WARPS * min(sums + 70, 255))
+    # blocks hide each other's waiting; the driver keeps 1 KB of each for itself. A lane has two sums for every tile of 8
+    # anchors by 8 points, and some 100 registers more.
+    sums = 2 * -(-s // 8) * (_sixteens(m) // 8 + -(-s // 8))
+    fit = (_shared_limit(device) + 1024) // (shared + 1024), 65536 // (32 * WARPS * min(sums + 100, 255))
     blocks = max(1, min(*fit))
     sizes = {
         "S": s, "M": m, "N": s + m, "C": c, "K": k, "DP": d, "GAMMA3": int(gamma3), "WARPS": WARPS, "BLOCKS": blocks,
@@ -150,12 +140,13 @@ def _solve(problem: Problem, settings: Settings) -> Result:
     sim.diagonal(dim1=1, dim2=2).fill_(-1)
     best = pad(sim.topk(min(k + 1, m), dim=2).values, (0, max(k + 1 - m, 0)), value=-1.0)
     near = best[:, :, k - _near(s, k) :].transpose(1, 2).contiguous()
-    rest = _in_pieces(rest)
+    magnify = _power_of_two(rest, support)
+    pieces = _in_pieces(rest * magnify[:, None, None])
 
     def empty(*shape: int, dtype: Any = torch.float32) -> Any:
         return torch.empty(shape, dtype=dtype, device=device)
 
-    moments = torch.zeros(b, dp // PIECE, _moments(s), device=device)
+    moments = torch.zeros(b, dp // PIECE, 2, s, PIECE, device=device)
     z, anchors, losses = empty(b, m + s, c), empty(b, s, dp), empty(b, settings.steps)
     taken, converged = empty(b, dtype=torch.int32), empty(b, dtype=torch.int32)
     parameters = _Params(
@@ -163,7 +154,7 @@ def _solve(problem: Problem, settings: Settings) -> Result:
         -1.0 if settings.loss_tol is None else settings.loss_tol,
         settings.steps, settings.updates, NUMERICS.index(settings.numerics), settings.optimizer == "adam",
     )  # fmt: skip
-    arrays = (rest, support, codes, sim, near, moments, z, anchors, losses, taken, converged)
+    arrays = (pieces, magnify, support, codes, sim, near, moments, z, anchors, losses, taken, converged)
     with torch.cuda.device(device):
         kernel = _kernel(device, s, m, dp, c, k, settings.gamma == 3)
         stream = torch.cuda.current_stream(device).cuda_stream
@@ -173,14 +164,27 @@ def _solve(problem: Problem, settings: Settings) -> Result:
     return Result(z, anchors[:, :, :d].contiguous(), losses, taken.to(torch.int64), converged.to(torch.bool))
 
 
-def _in_pieces(points: Any) -> Any:
-    """The points (b, n, d) as the kernel streams them, (b, d / 8, n, 8); every second four rows swap their quads."""
+def _power_of_two(rest: Any, support: Any) -> Any:
+    """What to multiply the points of each task by, so that their largest entry is about 16 (b,).
+
+    Half precision reaches from there 4000 times up, where anchors may go, and 28 bits down, all that float32 has.
+    """
     import torch
 
-    b, n, d = points.shape
-    quads = points.reshape(b, n, d // PIECE, 2, 4).permute(0, 2, 1, 3, 4)
-    swapped = (torch.arange(n, device=points.device) // 4 % 2 == 1)[None, None, :, None, None]
-    return torch.where(swapped, quads.flip(3), quads).contiguous()
+    top = torch.maximum(rest.abs().amax((1, 2)), support.abs().amax((1, 2)))
+    exponent = torch.frexp(top).exponent.clamp(-60, 60)
+    return torch.ldexp(torch.ones_like(top), 4 - exponent)
+
+
+def _in_pieces(points: Any) -> Any:
+    """The points (b, m, d) as the kernel streams them: (b, d / 8, high or low half, m and padding, 8)."""
+    import torch
+
+    b, m, d = points.shape
+    points = torch.nn.functional.pad(points, (0, 0, 0, _sixteens(m) - m))
+    points = points.reshape(b, _sixteens(m), d // PIECE, PIECE).transpose(1, 2)
+    high = points.to(torch.float16)
+    return torch.stack([high, (points - high).to(torch.float16)], dim=2)
 
 
 def _full_precision_gram(x: Any) -> Any:
