@@ -92,6 +92,30 @@ def test_it_stops_by_loss_as_the_reference() -> None:
     np.testing.assert_allclose(found.losses.cpu(), expected.losses, rtol=1e-3)
 
 
+def test_features_of_any_size_are_the_reference() -> None:
+    support, codes, query = random_batch("unequal shots", seed=5)
+    batch = (300.0 * support, codes, 300.0 * query)
+    params = {"preprocess": "none", "steps": 20, "n_neighbors": 8, "lr": 0.03}
+    expected = a2lp.create("a2lp", engine="reference", **params).predict(a2lp.TaskBatch(*batch))
+    found = a2lp.create("a2lp", engine="fused_cuda", **params).predict(on_gpu(batch))
+    np.testing.assert_allclose(found.scores.cpu(), expected.scores, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(found.anchors.cpu(), expected.anchors, rtol=0, atol=0.03)
+
+
+@pytest.mark.parametrize(("shape", "stop"), [("paper, 1-shot", 0.207), ("paper, 5-shot", 0.022)])
+def test_more_tasks_than_blocks_are_each_as_if_alone(shape: str, stop: float) -> None:
+    # blocks then run some steps of one task and go on with another; few tasks are each run in one go. Equal to the bit
+    # at these sizes, where similarities of the rest come from the same library routine however many tasks there are.
+    support, codes, query = random_batch(shape, seed=7, b=1500)
+    method = a2lp.create("a2lp", engine="fused_cuda", steps=130, tau=2.0, n_neighbors=20, loss_tol=stop)
+    together = method.predict(on_gpu((support, codes, query)))
+    for part in (slice(0, 60), slice(1440, 1500)):
+        alone = method.predict(on_gpu((support[part], codes[part], query[part])))
+        for name in ("scores", "anchors", "losses", "steps", "converged"):
+            assert torch.equal(getattr(together, name)[part], getattr(alone, name)), name
+    assert 0 < int(together.converged.sum()) < 1500
+
+
 def test_ties_go_to_the_lower_index() -> None:
     rng = np.random.default_rng(1)
     points = rng.integers(0, 2, (4, 30, 16)).astype(float)  # inner products of 0 and 1: ties abound

@@ -1,4 +1,5 @@
-// One thread block runs all steps of one task. Compiled for its sizes: S anchors, M other points, N = S + M, C classes,
+// A thread block runs the steps of one task; where there are more tasks than blocks, some steps of one and then some of
+// another, so that all blocks end together. Compiled for its sizes: S anchors, M other points, N = S + M, C classes,
 // K neighbours, DP dimensions (padded), GAMMA3 whether the power is 3, BLOCKS of a multiprocessor, WARPS of a block.
 //
 // A step has two halves. The wide half streams the points that never move through shared memory once and does with
@@ -31,8 +32,8 @@
 #define LOW (STACKED ? 8 : SP)         // rows from the coefficients' high halves to their low ones
 #define GS (MP + SP + 8)               // from row to row of them; so that 8 rows read at once share no bank
 #define FACTORS ((STACKED ? 16 : 2 * SP) * GS / 2)  // floats' room of them all
-#define ACROSS (MP / 8 + GROUPS)       // tiles of 8 points
-#define NS (8 * ACROSS | 8)            // from row to row of a warp's sums
+#define DOWN ((MP + SP) / 16)          // tiles of 16 points, the last of them anchors
+#define NS (MP + SP + 8)               // from row to row of a warp's sums
 #define SCRATCH (((N * LD > S * NS ? N * LD : S * NS) + 3) / 4 * 4)
 #define TOGETHER (SCRATCH / (S * NS) < WARPS ? SCRATCH / (S * NS) : WARPS)  // warps whose sums fit the scratch at a time
 #define FULL 0xffffffffu
@@ -44,7 +45,7 @@ typedef unsigned short half_t;
 
 struct Params {
     float alpha, gamma, tau, scale, lr, beta1, beta2, eps, loss_tol;
-    int steps, updates, loss, adam;
+    int steps, updates, loss, adam, tasks, parts, part;  // part: steps of one
 };
 
 __device__ __forceinline__ float power(float x, float gamma) {
@@ -233,7 +234,15 @@ __device__ __forceinline__ void store_moments(float* moments, const float* buffe
                  : "memory");
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
+// in global memory, for whoever goes on with the task
+__device__ __forceinline__ void moments_are_stored() {
+    asm volatile("cp.async.bulk.wait_group 0;\nfence.proxy.async;" ::: "memory");
+}
+// and whoever goes on sees them
+__device__ __forceinline__ void moments_are_seen() { asm volatile("fence.proxy.async;" ::: "memory"); }
 #else
+__device__ __forceinline__ void moments_are_stored() {}
+__device__ __forceinline__ void moments_are_seen() {}
 __device__ __forceinline__ void start_piece(float* buffer, const float* piece, const float* moments, unsigned) {
     for (int e = threadIdx.x % 32 * 4; e < BUFFER; e += 128) {
         const float* from = e < PIECE ? piece + e : moments + e - PIECE;
@@ -254,18 +263,16 @@ __device__ __forceinline__ void store_moments(float* moments, const float* buffe
 // Not inlined: what it needs in a loop would be kept in registers through the rest of the step.
 __device__ __noinline__ void sweep(bool update, const float* rest, float* buffers, float* V, const half_t* coefficient,
                                    const float* unscale, float* scratch, float* simA, float* moments, float magnify,
-                                   float rate, float correction, unsigned barrier, int& turn, int& phase, const Params& p) {
+                                   float rate, float correction, unsigned barrier, int& turn, int& phase,
+                                   const Params& params) {
+    const Params p = params;  // in registers
     const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, matrix = lane / 8;
     const int mine = lane / 4 * CW + lane % 4 * 2;  // of a group of anchors in a piece
     const half_t* factors = coefficient + (matrix % 2 * 8 + lane % 8) * GS + matrix / 2 * 8;
     auto there = [&](int r) { return 8 * r + 7 < S || 8 * r + lane / 4 < S; };
-    float sums[GROUPS][ACROSS][2], back[GROUPS];
+    float sums[DOWN][GROUPS][4] = {}, back[GROUPS];
 #pragma unroll
-    for (int r = 0; r < GROUPS; r++) {
-        back[r] = update && there(r) ? unscale[8 * r + lane / 4] : 0.f;
-#pragma unroll
-        for (int c = 0; c < ACROSS; c++) sums[r][c][0] = sums[r][c][1] = 0.f;
-    }
+    for (int r = 0; r < GROUPS; r++) back[r] = update && there(r) ? unscale[8 * r + lane / 4] : 0.f;
     float* v_piece = V + warp * S * CW + mine;
 #pragma unroll 1
     for (int u = 0; u < DEPTH; u++, v_piece += WARPS * S * CW) {
@@ -326,39 +333,28 @@ __device__ __noinline__ void sweep(bool update, const float* rest, float* buffer
                 *(float2*)(square + 8 * r * CW) = make_float2(x.square, y.square);
                 split(magnify * v[r].x, magnify * v[r].y, high[r], low[r]);
             }
-            if (DEPTH > 1) store_moments(moments + (size_t)t * MOMENTS, buffer);
+            store_moments(moments + (size_t)t * MOMENTS, buffer);
         }
-        auto add = [&](int c, unsigned b_high, unsigned b_low) {
+        // points are the rows of these products: what a lane has of the anchors is laid out as columns are, too
+        auto add = [&](int i, unsigned high0, unsigned high1, unsigned low0, unsigned low1) {
 #pragma unroll
-            for (int i = 0; i < TILES; i++) {
+            for (int r = 0; r < GROUPS; r++) {
                 float sum[4] = {};
-                if (STACKED) {
-                    multiply_add(sum, high[0], low[0], b_low);
-                    multiply_add(sum, high[0], low[0], b_high);
-                    sums[0][c][0] += sum[0] + sum[2];
-                    sums[0][c][1] += sum[1] + sum[3];
-                    continue;
-                }
-                multiply_add(sum, low[2 * i], low[2 * i + 1], b_high);
-                multiply_add(sum, high[2 * i], high[2 * i + 1], b_low);
-                multiply_add(sum, high[2 * i], high[2 * i + 1], b_high);
-                sums[2 * i][c][0] += sum[0];
-                sums[2 * i][c][1] += sum[1];
-                if (2 * i + 1 < GROUPS) {
-                    sums[2 * i + 1][c][0] += sum[2];
-                    sums[2 * i + 1][c][1] += sum[3];
-                }
+                multiply_add(sum, low0, low1, high[r]);
+                multiply_add(sum, high0, high1, low[r]);
+                multiply_add(sum, high0, high1, high[r]);
+#pragma unroll
+                for (int k = 0; k < 4; k++) sums[i][r][k] += sum[k];
             }
         };
 #pragma unroll
-        for (int c = 0; c < MP / 8; c += 2) {
-            unsigned b[4];
-            load_matrices(b, points + (matrix % 2 * MP + 8 * (c + matrix / 2) + lane % 8) * CW);
-            add(c, b[0], b[1]);
-            add(c + 1, b[2], b[3]);
+        for (int i = 0; i < MP / 16; i++) {
+            unsigned a[4];
+            load_matrices(a, points + (matrix / 2 * MP + 16 * i + matrix % 2 * 8 + lane % 8) * CW);
+            add(i, a[0], a[1], a[2], a[3]);
         }
 #pragma unroll
-        for (int r = 0; r < GROUPS; r++) add(MP / 8 + r, high[r], low[r]);
+        for (int i = 0; i < SP / 16; i++) add(MP / 16 + i, high[2 * i], high[2 * i + 1], low[2 * i], low[2 * i + 1]);
     }
     // the warps' sums, as many at a time as the scratch holds, in an order that does not change
     constexpr int MINE = (S * N + TPB - 1) / TPB;
@@ -370,10 +366,13 @@ __device__ __noinline__ void sweep(bool update, const float* rest, float* buffer
 #pragma unroll
             for (int r = 0; r < GROUPS; r++)
 #pragma unroll
-                for (int c = 0; c < ACROSS; c++)
-                    if (there(r))
-                        *(float2*)(scratch + ((warp - w0) * S + 8 * r + lane / 4) * NS + 8 * c + lane % 4 * 2) =
-                            make_float2(sums[r][c][0], sums[r][c][1]);
+                for (int k = 0; k < 4; k++) {
+                    const int a = 8 * r + lane % 4 * 2 + k % 2;
+                    float* to = scratch + ((warp - w0) * S + a) * NS + lane / 4 + k / 2 * 8;
+                    if (8 * r + 7 < S || a < S)
+#pragma unroll
+                        for (int i = 0; i < DOWN; i++) to[16 * i] = sums[i][r][k];
+                }
         __syncthreads();
 #pragma unroll
         for (int k = 0; k < MINE; k++) {
@@ -428,6 +427,7 @@ __device__ int kth_bits(const float* row, int guess) {
         return count;
     };
     int count = reach(guess);
+#pragma unroll 1
     for (int walked = 0; walked < 6; walked++) {
         int near = count >= K ? 0x7fffffff : -1;
 #pragma unroll
@@ -447,47 +447,61 @@ __device__ int kth_bits(const float* row, int guess) {
         }
     }
     int low = 0;
+#pragma unroll 1
     for (int bit = 30; bit >= 0; bit--)
         if (reach(low | (1 << bit)) >= K) low |= 1 << bit;
     return low;
 }
 
+// How many anchors are closer than `limit`.
+__device__ __noinline__ int count_above(const float* anchors, float limit) {
+    int count = 0;
+#pragma unroll 5
+    for (int a = 0; a < S; a++) count += anchors[a * N] > limit;
+    return count;
+}
+
 // Each row's K-th largest similarity, less what counts as equal, and how far equal ones are let in. Of each rest
 // point's list of best, `near` has the last places and the first one beyond.
 __device__ __noinline__ void thresholds(const float* simA, const float* rr, const float* near, float* threshold, int* cut,
-                                        int* kth, int* ties) {
+                                        int* kth, int* taken, int* ties) {
     const int tid = threadIdx.x, lane = tid % 32;
     for (int i = tid; i < M; i += TPB) {
         auto best = [&](int k) { return near[(k - (K - NEAR)) * M + i]; };
-        // merge the sorted list of K with the anchors, largest anchor first
-        float t = best(K - 1), previous = 3.4e38f;
-        int taken = 0;
-        bool more = true;
-        while (more && taken < K) {
-            float top = -1.f;
-            int same = 0;
-            for (int a = 0; a < S; a++) {
-                float x = simA[a * N + i];
-                if (x < previous && x > top) top = x, same = 1;
-                else if (x == top) same++;
-            }
-            more = false;
-            for (; same > 0 && taken < K && top > best(K - 1 - taken); same--) {
-                taken++;
-                t = top;
-                more = same == 1;
-            }
-            previous = top;
+        const float* anchors = simA + i;
+        // Of the K best, n are anchors: the least n for which no more than n are above the K - n-th of the list. It is
+        // sought from the last step's on.
+        int n = taken[i], count = n < K ? count_above(anchors, best(K - 1 - n)) : K;
+        while (n < K && count > n) n++, count = n < K ? count_above(anchors, best(K - 1 - n)) : K;
+        while (n > 0) {
+            const int fewer = count_above(anchors, best(K - n));
+            if (fewer > n - 1) break;
+            n--, count = fewer;
         }
-        if (taken > 0 && taken < K) t = fminf(t, best(K - 1 - taken));
+        taken[i] = n;
+        float t = n < K ? best(K - 1 - n) : 3.4e38f;
+        if (n == K) count = 0;
+        for (bool first = true; count < n; first = false) {  // the n-th of the anchors, from above
+            float top = -1.f;
+            for (int a = 0; a < S; a++) {
+                const float x = anchors[a * N];
+                if (first ? x <= t : x < t) top = fmaxf(top, x);
+            }
+            if (top < 0.f) break;  // not a number
+            t = top;
+            count = 0;
+            for (int a = 0; a < S; a++) count += anchors[a * N] >= t;
+        }
         t *= 1.f - SLACK;
         threshold[i] = t;
         cut[i] = NO_CUT;
         int reach = 0;
         for (int a = 0; a < S; a++) reach += simA[a * N + i] >= t;
-        if (t > 0.f && (reach > taken || best(K - taken) >= t)) cut[i] = tie_cut(i, t, simA, 1, N, rr + i * M, ties);
+        if (t > 0.f && (reach > n || best(K - n) >= t)) cut[i] = tie_cut(i, t, simA, 1, N, rr + i * M, ties);
     }
-    for (int a = tid / 32; a < S; a += WARPS) {
+    constexpr int BUSY = (M + 31) / 32 < WARPS ? (M + 31) / 32 : 0;  // warps that had rows of the rest
+#pragma unroll 1
+    for (int a = tid / 32 - BUSY; a < S && tid / 32 >= BUSY; a += WARPS - BUSY) {
         const float* row = simA + a * N;
         const int bits = kth_bits(row, kth[a]);
         const float t = __int_as_float(bits) * (1.f - SLACK);
@@ -757,8 +771,9 @@ __device__ __noinline__ void solve_rest(const float* U, const float* inverse, fl
 }
 
 extern "C" __global__ void __launch_bounds__(TPB, BLOCKS)
-a2lp(const float* all_rest, const float* all_magnify, const float* all_support, const int* all_codes, const float* all_rr,
-     const float* all_near, float* all_moments, float* all_z, float* all_anchors, float* all_losses, int* taken, int* converged, Params p) {
+a2lp(const float* all_rest, const float* all_magnify, const int* all_codes, const float* all_rr, const float* all_near,
+     float* all_moments, float* all_z, float* all_anchors, float* all_losses, int* all_taken, int* all_converged, int* next,
+     int* finished, Params p) {
     extern __shared__ float4 shared4[];
     float* buffers = (float*)shared4;              // WARPS x 2 x BUFFER
     float* V = buffers + WARPS * 2 * BUFFER;       // PIECES x S x CW
@@ -776,17 +791,12 @@ a2lp(const float* all_rest, const float* all_magnify, const float* all_support, 
     int* cut = (int*)(inverse + N);
     int* codes = cut + N;                          // S
     int* kth = codes + S;                          // S
-    float* unscale = (float*)(kth + S);            // S
-    __shared__ int stop, ties;
+    int* taken = kth + S;                          // M: of each one's neighbours so many are anchors
+    float* unscale = (float*)(taken + M);          // S
+    __shared__ int stop, ties, unit;
     __shared__ unsigned long long barriers[WARPS];
 
-    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, task = blockIdx.x;
-    const float* rest = all_rest + (size_t)task * PIECES * PIECE;
-    const float* rr = all_rr + (size_t)task * M * M;
-    float* moments = all_moments + (size_t)task * PIECES * MOMENTS;
-    float* losses = all_losses + (size_t)task * p.steps;
-    const float magnify = all_magnify[task];
-
+    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
     const unsigned barrier = (unsigned)__cvta_generic_to_shared(barriers + warp);
     buffers += warp * 2 * BUFFER;
 #if __CUDA_ARCH__ >= 900
@@ -796,107 +806,143 @@ a2lp(const float* all_rest, const float* all_magnify, const float* all_support, 
     }
     __syncwarp();
 #endif
-    start_piece(buffers, rest + (size_t)warp * PIECE, moments + (size_t)warp * MOMENTS, barrier);
-    for (int e = tid; e < S * DP; e += TPB) {
-        const int a = e / DP, c = e % DP;
-        V[(c / CW * S + a) * CW + c % CW] = all_support[((size_t)task * S + a) * DP + c];
-    }
-    for (int e = tid; e < (NEAR + 1) * M; e += TPB) near[e] = all_near[(size_t)task * (NEAR + 1) * M + e];
-    for (int a = tid; a < S; a += TPB) codes[a] = all_codes[task * S + a], kth[a] = 0x3f000000;
-    if (tid == 0) ties = 0;
-    __syncthreads();
-    double power1 = 1.0, power2 = 1.0;
-    float rate = 0.f, correction = 0.f;
-    int done = p.steps, met = 0, turn = 0, phase = 0;
+    int turn = 0, phase = 0;
+    for (;;) {
+        if (tid == 0) {
+            unit = atomicAdd(next, 1);
+            // another block took the part before, and comes to its end without this one
+            while (unit < p.tasks * p.parts && atomicAdd(finished + unit % p.tasks, 0) < unit / p.tasks) __nanosleep(200);
+            __threadfence();
+        }
+        __syncthreads();
+        const int task = unit % p.tasks, part = unit / p.tasks;
+        __syncthreads();  // all have read it
+        if (part >= p.parts) return;
+        if (__ldcg(all_converged + task)) {
+            if (tid == 0) atomicExch(finished + task, part + 1);
+            continue;
+        }
+        const float* rest = all_rest + (size_t)task * PIECES * PIECE;
+        const float* rr = all_rr + (size_t)task * M * M;
+        float* moments = all_moments + (size_t)task * PIECES * MOMENTS;
+        float* losses = all_losses + (size_t)task * p.steps;
+        const float magnify = all_magnify[task];
 
-    for (int step = 0;; step++) {
-        sweep(step > 0, rest, buffers, V, coefficient, unscale, U, simA, moments, magnify, rate, correction, barrier, turn,
-              phase, p);
-        thresholds(simA, rr, near, threshold, cut, kth, &ties);
-        const bool tied = ties;  // rare: equal similarities at a K-th place
-        if (tied) build<true>(simA, rr, threshold, cut, U, degree, scale, p);
-        else build<false>(simA, rr, threshold, cut, U, degree, scale, p);
-        factor(U, inverse);
-        solve_anchors(U, inverse, X, 0, [&](int a, int q) { return (float)(codes[a] == q); });
-        if (step == p.steps) break;
-        if (warp == 0) {
-            float total = 0.f;
-            for (int a = lane; a < S; a += 32) {
-                const float* z = X + (M + a) * XC;
-                total += p.loss == 0 ? loss_exact(z, codes[a], p.tau, p.scale, H + a * C)
-                                     : loss_official(z, codes[a], p.tau, p.scale, p.loss == 1, H + a * C);
-            }
-            total = warp_sum(total);
-            if (lane == 0) {
-                losses[step] = total;
-                stop = total <= p.loss_tol;
-                ties = 0;
-            }
+        const int first = part * p.part, last = part + 1 < p.parts ? first + p.part : p.steps + 1;
+        moments_are_seen();
+        start_piece(buffers + turn * BUFFER, rest + (size_t)warp * PIECE, moments + (size_t)warp * MOMENTS, barrier);
+        for (int e = tid; e < S * DP; e += TPB) {
+            const int a = e / DP, c = e % DP;
+            V[(c / CW * S + a) * CW + c % CW] = __ldcg(all_anchors + ((size_t)task * S + a) * DP + c);
         }
+        for (int e = tid; e < (NEAR + 1) * M; e += TPB) near[e] = all_near[(size_t)task * (NEAR + 1) * M + e];
+        for (int a = tid; a < S; a += TPB) codes[a] = all_codes[task * S + a], kth[a] = 0x3f000000;
+        for (int i = tid; i < M; i += TPB) taken[i] = 0;
+        if (tid == 0) ties = 0;
         __syncthreads();
-        if (stop) {
-            done = step, met = 1;
-            for (int later = step + 1 + tid; later < p.steps; later += TPB) losses[later] = losses[step];
-            break;
-        }
-        if (step >= p.updates) break;
-        solve_anchors(U, inverse, X, C, [&](int a, int q) { return H[a * C + q]; });
-        solve_rest(U, inverse, X, 2 * C);
-        for (int i = tid; i < N; i += TPB) {
-            float sum = 0.f;
-            for (int q = 0; q < C; q++) sum -= X[i * XC + q] * X[i * XC + C + q];
-            if (i >= M) {
-                float tail = X[i * XC + C + codes[i - M]];
-                for (int q = 0; q < C; q++) tail += X[i * XC + q] * H[(i - M) * C + q];
-                sum += 0.5f * tail;
+        double power1 = 1.0, power2 = 1.0;
+        for (int step = 0; step < first; step++) power1 *= p.beta1, power2 *= p.beta2;
+        float rate = 0.f, correction = 0.f;
+        int done = p.steps, met = 0;
+
+        for (int step = first;; step++) {
+            sweep(step > first, rest, buffers, V, coefficient, unscale, U, simA, moments, magnify, rate, correction, barrier, turn,
+                  phase, p);
+            if (step == last) break;
+            thresholds(simA, rr, near, threshold, cut, kth, taken, &ties);
+            const bool tied = ties;  // rare: equal similarities at a K-th place
+            if (tied) build<true>(simA, rr, threshold, cut, U, degree, scale, p);
+            else build<false>(simA, rr, threshold, cut, U, degree, scale, p);
+            factor(U, inverse);
+            solve_anchors(U, inverse, X, 0, [&](int a, int q) { return (float)(codes[a] == q); });
+            if (step == p.steps) break;
+            if (warp == 0) {
+                float total = 0.f;
+                for (int a = lane; a < S; a += 32) {
+                    const float* z = X + (M + a) * XC;
+                    total += p.loss == 0 ? loss_exact(z, codes[a], p.tau, p.scale, H + a * C)
+                                         : loss_official(z, codes[a], p.tau, p.scale, p.loss == 1, H + a * C);
+                }
+                total = warp_sum(total);
+                if (lane == 0) {
+                    losses[step] = total;
+                    stop = total <= p.loss_tol;
+                    ties = 0;
+                }
             }
-            d_degree[i] = fast_ratio(sum, degree[i]);
-        }
-        __syncthreads();
-        for (int a = warp; a < S; a += WARPS) {
-            constexpr int WIDE = (MP + SP) / 16 / 2 + (MP + SP) / 16 % 2;
-            const int i = M + a;
-            float value[WIDE];
-            int top = 20 << 23;  // below this a row counts as zero
+            __syncthreads();
+            if (stop) {
+                done = step, met = 1;
+                for (int later = step + 1 + tid; later < p.steps; later += TPB) losses[later] = losses[step];
+                break;
+            }
+            if (step >= p.updates) break;
+            solve_anchors(U, inverse, X, C, [&](int a, int q) { return H[a * C + q]; });
+            solve_rest(U, inverse, X, 2 * C);
+            for (int i = tid; i < N; i += TPB) {
+                float sum = 0.f;
+                for (int q = 0; q < C; q++) sum -= X[i * XC + q] * X[i * XC + C + q];
+                if (i >= M) {
+                    float tail = X[i * XC + C + codes[i - M]];
+                    for (int q = 0; q < C; q++) tail += X[i * XC + q] * H[(i - M) * C + q];
+                    sum += 0.5f * tail;
+                }
+                d_degree[i] = fast_ratio(sum, degree[i]);
+            }
+            __syncthreads();
+            for (int a = warp; a < S; a += WARPS) {
+                constexpr int WIDE = (MP + SP) / 16 / 2 + (MP + SP) / 16 % 2;
+                const int i = M + a;
+                float value[WIDE];
+                int top = 20 << 23;  // below this a row counts as zero
 #pragma unroll
-            for (int r = 0; r < WIDE; r++) {
-                const int c = lane + 32 * r, j = c < M ? c : c - MP + M;
-                value[r] = 0.f;
-                if ((c >= M && c < MP) || j >= N) continue;
-                const float sim = simA[a * N + j];
-                float pair = 0.f;
-                for (int q = 0; q < C; q++) pair += X[i * XC + C + q] * X[j * XC + q] + X[i * XC + q] * X[j * XC + C + q];
-                bool forth = sim >= threshold[i], back = sim >= threshold[j];
-                if (tied) forth = chosen(sim, i, j, threshold, cut), back = chosen(sim, j, i, threshold, cut);
-                const float outer = p.alpha * scale[i] * scale[j] * pair + d_degree[i] + d_degree[j];
-                value[r] = ((forth ? 0.5f : 0.f) + (back ? 0.5f : 0.f)) * slope(fmaxf(sim, 0.f), p.gamma) * outer;
-                top = max(top, __float_as_int(fabsf(value[r])));
-            }
-            // each row by a power of two of its own, so that its largest is about 4096
-            const int exponent = __reduce_max_sync(FULL, top) >> 23;
-            const float up = __int_as_float((266 - exponent) << 23), down = __int_as_float((exponent - 12) << 23);
-            half_t* row = coefficient + a * GS;
+                for (int r = 0; r < WIDE; r++) {
+                    const int c = lane + 32 * r, j = c < M ? c : c - MP + M;
+                    value[r] = 0.f;
+                    if ((c >= M && c < MP) || j >= N) continue;
+                    const float sim = simA[a * N + j];
+                    float pair = 0.f;
+                    for (int q = 0; q < C; q++) pair += X[i * XC + C + q] * X[j * XC + q] + X[i * XC + q] * X[j * XC + C + q];
+                    bool forth = sim >= threshold[i], back = sim >= threshold[j];
+                    if (tied) forth = chosen(sim, i, j, threshold, cut), back = chosen(sim, j, i, threshold, cut);
+                    const float outer = p.alpha * scale[i] * scale[j] * pair + d_degree[i] + d_degree[j];
+                    value[r] = ((forth ? 0.5f : 0.f) + (back ? 0.5f : 0.f)) * slope(fmaxf(sim, 0.f), p.gamma) * outer;
+                    top = max(top, __float_as_int(fabsf(value[r])));
+                }
+                // each row by a power of two of its own, so that its largest is about 4096
+                const int exponent = __reduce_max_sync(FULL, top) >> 23;
+                const float up = __int_as_float((266 - exponent) << 23), down = __int_as_float((exponent - 12) << 23);
+                half_t* row = coefficient + a * GS;
 #pragma unroll
-            for (int r = 0; r < WIDE; r++) {
-                const int c = lane + 32 * r;
-                unsigned high, low;
-                split(up * value[r], 0.f, high, low);
-                if (c < MP + SP) row[c] = (half_t)high, row[LOW * GS + c] = (half_t)low;
+                for (int r = 0; r < WIDE; r++) {
+                    const int c = lane + 32 * r;
+                    unsigned high, low;
+                    split(up * value[r], 0.f, high, low);
+                    if (c < MP + SP) row[c] = (half_t)high, row[LOW * GS + c] = (half_t)low;
+                }
+                if (lane == 0) unscale[a] = down / magnify;
             }
-            if (lane == 0) unscale[a] = down / magnify;
+            __syncthreads();
+            power1 *= p.beta1;
+            power2 *= p.beta2;
+            rate = (float)(p.lr / (1.0 - power1));
+            correction = (float)(1.0 / sqrt(1.0 - power2));
         }
+        if (DEPTH > 1) await_piece(barrier, phase);  // nothing may be on its way into memory that another block gets
+        if (part + 1 == p.parts || met) {
+            solve_rest(U, inverse, X, C);
+            for (int e = tid; e < N * C; e += TPB) all_z[(size_t)task * N * C + e] = X[(e / C) * XC + e % C];
+            if (tid == 0) all_taken[task] = done, all_converged[task] = met;
+        }
+        for (int e = tid; e < S * DP; e += TPB) {
+            const int a = e / DP, c = e % DP;
+            all_anchors[(size_t)task * S * DP + e] = V[(c / CW * S + a) * CW + c % CW];
+        }
+        moments_are_stored();
         __syncthreads();
-        power1 *= p.beta1;
-        power2 *= p.beta2;
-        rate = (float)(p.lr / (1.0 - power1));
-        correction = (float)(1.0 / sqrt(1.0 - power2));
+        if (tid == 0) {
+            __threadfence();
+            atomicExch(finished + task, part + 1);
+        }
     }
-    if (DEPTH > 1) await_piece(barrier, phase);  // nothing may be on its way into memory that another block gets
-    solve_rest(U, inverse, X, C);
-    for (int e = tid; e < N * C; e += TPB) all_z[(size_t)task * N * C + e] = X[(e / C) * XC + e % C];
-    for (int e = tid; e < S * DP; e += TPB) {
-        const int a = e / DP, c = e % DP;
-        all_anchors[(size_t)task * S * DP + e] = V[(c / CW * S + a) * CW + c % CW];
-    }
-    if (tid == 0) taken[task] = done, converged[task] = met;
 }

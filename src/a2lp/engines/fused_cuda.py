@@ -19,13 +19,16 @@ from a2lp.losses import CROSS_ENTROPY, NUMERICS
 
 WARPS, PIECE = 8, 8  # of a task; and as in the kernel, dimensions of a warp's piece
 _CHUNK_BYTES = 2 << 30
+# Steps that a block gives a task before it takes another, where there are more tasks than blocks. With whole tasks the
+# last blocks would end alone; to take a task up again costs less than one step.
+_PART = 50
 
 
 class _Params(ctypes.Structure):
     """``Params`` of the kernel."""
 
     _FLOATS = ("alpha", "gamma", "tau", "scale", "lr", "beta1", "beta2", "eps", "loss_tol")
-    _INTEGERS = ("steps", "updates", "loss", "adam")
+    _INTEGERS = ("steps", "updates", "loss", "adam", "tasks", "parts", "part")
     _fields_ = [*((name, ctypes.c_float) for name in _FLOATS), *((name, ctypes.c_int) for name in _INTEGERS)]
 
 
@@ -83,10 +86,10 @@ def _shared_bytes(s: int, m: int, d: int, c: int, k: int) -> int:
     """What the kernel's pointers add up to."""
     n, anchors, points = s + m, _sixteens(s), _sixteens(m)
     factors = (16 if s <= 8 else 2 * anchors) * (points + anchors + 8) // 2
-    sums = s * (8 * (points // 8 + -(-s // 8)) | 8)
+    sums = s * (points + anchors + 8)
     scratch = -(-max(n * (n | 1), sums) // 4) * 4
     floats = WARPS * 2 * PIECE * (points + 2 * s) + s * _padded(d) + scratch + factors
-    return 4 * (floats + s * n + n * ((2 * c) | 1) + s * c + (_near(s, k) + 1) * m + 6 * n + 3 * s)
+    return 4 * (floats + s * n + n * ((2 * c) | 1) + s * c + (_near(s, k) + 1) * m + 6 * n + 3 * s + m)
 
 
 def _sixteens(n: int) -> int:
@@ -107,22 +110,24 @@ def _shared_limit(device: Any) -> int:
 
 
 @cache
-def _kernel(device: Any, s: int, m: int, d: int, c: int, k: int, gamma3: bool) -> _nvrtc.Kernel:
+def _kernel(device: Any, s: int, m: int, d: int, c: int, k: int, gamma3: bool) -> tuple[_nvrtc.Kernel, int]:
+    """The kernel, and how many of its blocks the device holds."""
     import torch
 
     source = files("a2lp.engines").joinpath("_cuda_kernel.cu").read_text(encoding="utf-8")
     major, minor = torch.cuda.get_device_capability(device)
     shared = _shared_bytes(s, m, d, c, k)
-    # blocks hide each other's waiting; the driver keeps 1 KB of each for itself. A lane has two sums for every tile of 8
-    # anchors by 8 points, and some 100 registers more.
-    sums = 2 * -(-s // 8) * (_sixteens(m) // 8 + -(-s // 8))
+    # blocks hide each other's waiting; the driver keeps 1 KB of each for itself. A lane has four sums for every tile of
+    # 16 points by 8 anchors, and some 100 registers more.
+    sums = 4 * -(-s // 8) * (_sixteens(m) + _sixteens(s)) // 16
     fit = (_shared_limit(device) + 1024) // (shared + 1024), 65536 // (32 * WARPS * min(sums + 100, 255))
     blocks = max(1, min(*fit))
     sizes = {
         "S": s, "M": m, "N": s + m, "C": c, "K": k, "DP": d, "GAMMA3": int(gamma3), "WARPS": WARPS, "BLOCKS": blocks,
     }  # fmt: skip
     code = _nvrtc.compile_source(source, f"sm_{major}{minor}", sizes)
-    return _nvrtc.Kernel(code, "a2lp", shared, threads=32 * WARPS)
+    places = blocks * torch.cuda.get_device_properties(device).multi_processor_count
+    return _nvrtc.Kernel(code, "a2lp", shared, threads=32 * WARPS), places
 
 
 def _solve(problem: Problem, settings: Settings) -> Result:
@@ -132,33 +137,37 @@ def _solve(problem: Problem, settings: Settings) -> Result:
     m, c, k = problem.rest.shape[1], problem.n_classes, settings.n_neighbors
     device, dp = problem.support.device, _padded(d)
     pad = torch.nn.functional.pad
-    rest = pad(problem.rest, (0, dp - d))
-    support = pad(problem.support, (0, dp - d)).contiguous()
+    rest = pad(problem.rest, (0, dp - d)) if dp > d else problem.rest
+    anchors = torch.zeros(b, s, dp, device=device)  # at first the support
+    anchors[:, :, :d] = problem.support
     codes = problem.codes.to(torch.int32).contiguous()
     # what no step changes: similarities of points that stay, and the end of each one's list of the best
     sim = _full_precision_gram(rest).clamp_(min=0)
     sim.diagonal(dim1=1, dim2=2).fill_(-1)
     best = pad(sim.topk(min(k + 1, m), dim=2).values, (0, max(k + 1 - m, 0)), value=-1.0)
     near = best[:, :, k - _near(s, k) :].transpose(1, 2).contiguous()
-    magnify = _power_of_two(rest, support)
+    magnify = _power_of_two(rest, anchors)
     pieces = _in_pieces(rest * magnify[:, None, None])
 
     def empty(*shape: int, dtype: Any = torch.float32) -> Any:
         return torch.empty(shape, dtype=dtype, device=device)
 
     moments = torch.zeros(b, dp // PIECE, 2, s, PIECE, device=device)
-    z, anchors, losses = empty(b, m + s, c), empty(b, s, dp), empty(b, settings.steps)
-    taken, converged = empty(b, dtype=torch.int32), empty(b, dtype=torch.int32)
+    z, losses, taken = empty(b, m + s, c), empty(b, settings.steps), empty(b, dtype=torch.int32)
+    converged, queue, finished = (torch.zeros(n, dtype=torch.int32, device=device) for n in (b, 1, b))
+    with torch.cuda.device(device):
+        kernel, places = _kernel(device, s, m, dp, c, k, settings.gamma == 3)
+    parts = max(1, settings.updates // _PART) if b > places else 1
     parameters = _Params(
         settings.alpha, settings.gamma, settings.tau, settings.scale(s), settings.lr, *settings.betas, settings.eps,
         -1.0 if settings.loss_tol is None else settings.loss_tol,
         settings.steps, settings.updates, NUMERICS.index(settings.numerics), settings.optimizer == "adam",
+        b, parts, _PART,
     )  # fmt: skip
-    arrays = (pieces, magnify, support, codes, sim, near, moments, z, anchors, losses, taken, converged)
+    arrays = (pieces, magnify, codes, sim, near, moments, z, anchors, losses, taken, converged, queue, finished)
     with torch.cuda.device(device):
-        kernel = _kernel(device, s, m, dp, c, k, settings.gamma == 3)
         stream = torch.cuda.current_stream(device).cuda_stream
-        kernel.launch(b, stream, [*(ctypes.c_void_p(x.data_ptr()) for x in arrays), parameters])
+        kernel.launch(min(b, places), stream, [*(ctypes.c_void_p(x.data_ptr()) for x in arrays), parameters])
     z = torch.cat([z[:, m:], z[:, :m]], dim=1)  # support first again
     # the arrays that the launch reads are freed to torch's own stream order, so they outlive it
     return Result(z, anchors[:, :, :d].contiguous(), losses, taken.to(torch.int64), converged.to(torch.bool))
@@ -171,7 +180,8 @@ def _power_of_two(rest: Any, support: Any) -> Any:
     """
     import torch
 
-    top = torch.maximum(rest.abs().amax((1, 2)), support.abs().amax((1, 2)))
+    ends = [torch.stack(x.flatten(1).aminmax(dim=1)).abs().amax(0) for x in (rest, support)]
+    top = torch.maximum(*ends)
     exponent = torch.frexp(top).exponent.clamp(-60, 60)
     return torch.ldexp(torch.ones_like(top), 4 - exponent)
 
