@@ -263,6 +263,25 @@ def test_bavardage_is_its_equations(base: BaseStatistics, marginal: str, n_shot:
         assert sure.mean() > 0.95
 
 
+@pytest.mark.parametrize("marginal", ["estimated", "uniform"])
+@pytest.mark.parametrize(("s", "q", "d"), [(5, 75, 640), (3, 61, 203)])  # the latter fill neither vectors nor blocks
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_bavardage_compiled_and_batched_agree(
+    base: BaseStatistics, dtype: torch.dtype, s: int, q: int, d: int, marginal: str
+) -> None:
+    batch, _ = tasks(20, 1)
+    support, query = (torch.asarray(a[..., :d], dtype=dtype) for a in (batch.support[:, :s], batch.query[:, :q]))
+    codes = np.tile([2, 0, 1, 1, 0][:s], (20, 1))
+    part = BaseStatistics(base.mean[:d], base.class_means[:, :d], base.within_cov[:d, :d])
+    method = a2lp.create("bavardage", base=part, marginal=marginal)
+    other = method.predict(a2lp.TaskBatch(support, torch.asarray(codes), query))
+    ours = method.predict(a2lp.TaskBatch(support.numpy(), codes, query.numpy()))
+    assert (ours.engine, other.engine) == ("fused_cpu", "batched")
+    atol = 1e-9 if dtype.itemsize == 8 else 2e-3
+    np.testing.assert_allclose(ours.probabilities, other.probabilities, rtol=0, atol=atol)
+    np.testing.assert_allclose(ours.anchors, other.anchors, rtol=0, atol=atol)
+
+
 def test_bavardage_without_its_own_covariance(base: BaseStatistics) -> None:
     """The stand-in from the covariance within classes labels nearly alike."""
     batch, truth = tasks(40, 1)
@@ -281,6 +300,15 @@ def test_a_vector_in_many_tasks_counts_as_one(base: BaseStatistics) -> None:
         np.tile(batch.support, (4, 1, 1)), np.tile(batch.codes, (4, 1)), np.tile(batch.query, (4, 1, 1))
     )
     np.testing.assert_allclose(method.predict(again).scores[18:], once.scores, rtol=0, atol=1e-9)
+
+
+def test_bavardage_reads_any_memory_layout(base: BaseStatistics) -> None:
+    """Compiled code steps through memory, and arrays may lie in it column by column."""
+    batch, _ = tasks(2, 1)
+    method = a2lp.create("bavardage", base=base)
+    turned = a2lp.TaskBatch(np.asfortranarray(batch.support), batch.codes, np.asfortranarray(batch.query))
+    assert not turned.points.flags.c_contiguous
+    np.testing.assert_allclose(method.predict(turned).scores, method.predict(batch).scores, rtol=0, atol=1e-9)
 
 
 @pytest.mark.shared

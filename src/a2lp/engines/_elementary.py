@@ -1,4 +1,4 @@
-"""Exponentials for compiled loops: plain arithmetic, so that a loop over them becomes vector code.
+"""Functions for compiled loops. Exponentials are plain arithmetic, so that a loop over them becomes vector code.
 
 Calls of the C library stay one number at a time. Here exp(x) = 2^k exp(r) with |r| <= log(2) / 2 and a Taylor
 polynomial for exp(r), to the last place or two in float32 and float64.
@@ -13,6 +13,9 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
+
+from a2lp.engines._simd import fast_part
+from a2lp.engines._special import SHIFT
 
 
 @intrinsic
@@ -60,3 +63,15 @@ def exp(x: Any) -> Any:
 @overload(exp, jit_options={"fastmath": {"contract"}, "forceinline": True, "error_model": "numpy"})
 def _compiled_exp(x):
     return _SINGLE if x == types.float32 else _DOUBLE
+
+
+@fast_part
+def digamma(x):
+    """The derivative of log gamma, for x > 0; as in _special."""
+    below = 0.0
+    for i in range(SHIFT):
+        below += 1.0 / (x + i)
+    x += SHIFT
+    inverse = 1.0 / (x * x)
+    series = inverse * (1 / 12 - inverse * (1 / 120 - inverse * (1 / 252 - inverse * (1 / 240 - inverse / 132))))
+    return math.log(x) - 0.5 / x - series - below

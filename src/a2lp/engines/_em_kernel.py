@@ -16,9 +16,8 @@ from numba import njit
 
 from a2lp.engines._cpu_graph import drop_ties, kth_largest, powers, weigh
 from a2lp.engines._cpu_linear import backward, factor, forward, product
-from a2lp.engines._elementary import exp
+from a2lp.engines._elementary import digamma, exp
 from a2lp.engines._simd import ALIGN, FAST, ROWS, VECTOR_BYTES, aligned, fast_part, round_up
-from a2lp.engines._special import SHIFT
 from a2lp.graph import DEGREE_OFFSET
 
 # places in the vector of parameters
@@ -62,17 +61,6 @@ def make_workspace(n: int, c: int, k: int, dtype: Any) -> Workspace:
     as_integers = np.int32 if np.dtype(dtype).itemsize == 4 else np.int64
     views = {"bits": arrays["sim"].view(as_integers), "kth_bits": arrays["kth"].view(as_integers)}
     return Workspace(**views, rows=np.zeros(np_, np.int64), order=np.arange(n), **arrays)
-
-
-@fast_part
-def _digamma(x):
-    below = 0.0
-    for i in range(SHIFT):
-        below += 1.0 / (x + i)
-    x += SHIFT
-    inverse = 1.0 / (x * x)
-    series = inverse * (1 / 12 - inverse * (1 / 120 - inverse * (1 / 252 - inverse * (1 / 240 - inverse / 132))))
-    return math.log(x) - 0.5 / x - series - below
 
 
 @fast_part
@@ -243,7 +231,7 @@ def solve_tasks(grams, codes, floats, k, rounds, sinkhorn_rounds, shares, work):
                             counts[q] += X[i, q]
                     weight = _share_weight(counts, c, floats)
                     for q in range(c):
-                        extra[q] = weight * _digamma(np.float64(floats[PRIOR] + counts[q]))
+                        extra[q] = weight * digamma(np.float64(floats[PRIOR] + counts[q]))
                 _assign(X, cross, squares, s, n, c, floats[TEMPERATURE], extra)
             _label(X, codes[task], cp)
             for i in range(n, nr):

@@ -206,7 +206,10 @@ def dot_block(typingctx, x, x0, y, y0, row, length, out, o0, o_row):
             return [load(builder, vector, base, offset) for offset in offsets]
 
         left, right = operands(x, x0), operands(y, y0)
-        after = [fma(builder, left[a], right[b], loop.carried[a * ROWS + b]) for a in range(ROWS) for b in range(ROWS)]
+        # column by column: the compiler then keeps more of the sums in registers
+        pairs = [(a, b) for b in range(ROWS) for a in range(ROWS)]
+        made = {(a, b): fma(builder, left[a], right[b], loop.carried[a * ROWS + b]) for a, b in pairs}
+        after = [made[pair] for pair in sorted(made)]
         sums = loop.close(after)
         suffix = f"v{lanes}f{out_type.dtype.bitwidth}"
         reduce = cgutils.get_or_insert_function(

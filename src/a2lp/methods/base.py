@@ -105,7 +105,7 @@ class Method(ABC):
         self._check(batch)
         xp = namespace(batch.support)
         outcomes, engine = [], None
-        for part in chunks(batch.n_tasks, _block_size(batch)):
+        for part in chunks(batch.n_tasks, self._tasks_at_once(batch)):
             outcome, engine = self._solve(self._points(batch[part]), _shifted(callback, part.start))
             outcomes.append(outcome)
         assert engine is not None
@@ -130,6 +130,10 @@ class Method(ABC):
     @abstractmethod
     def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
         """Solve a block of tasks; also which engine ran, and why."""
+
+    def _tasks_at_once(self, batch: TaskBatch) -> int:
+        """How many tasks make a block."""
+        return _block_size(batch)
 
     def _points(self, batch: TaskBatch) -> Points:
         points = preprocess(self.preprocess, batch.points, self.base)
