@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 def test_the_page_is_generated_from_the_records() -> None:
     report = runpy.run_path(str(ROOT / "benchmarks" / "speed_report.py"))
     record = report["load"]("speed.json")
-    text = report["page"](record, report["load"]("speed_cuda.json"))
+    text = report["page"](record, report["load"]("speed_cuda.json"), report["load"]("pool.json"))
     assert text == (ROOT / "docs" / "performance.md").read_text(encoding="utf-8"), "run benchmarks/speed_report.py"
     assert ("scaling" in record) == (ROOT / "docs" / "assets" / "scaling.svg").exists()
 
