@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ IMAGENET_MEAN: Triple = (0.485, 0.456, 0.406)
 IMAGENET_STD: Triple = (0.229, 0.224, 0.225)
 
 
-class Network(nn.Module):  # type: ignore[misc]
+class Network(nn.Module, ABC):  # type: ignore[misc]
     """Maps normalised images (b, 3, h, w) to features (b, dim): stage after stage, then ``pool``.
 
     The input of every stage is a place where training may mix examples. ``stage.compile()`` compiles a stage in
@@ -48,9 +49,9 @@ class Network(nn.Module):  # type: ignore[misc]
     weights: str | None = None
 
     @property
+    @abstractmethod
     def stages(self) -> Sequence[nn.Module]:
         """The stages in order, each a registered module."""
-        raise NotImplementedError
 
     @property
     def core(self) -> nn.Module:
