@@ -3,9 +3,10 @@
     .venv/bin/python benchmarks/plus_study.py --data FOLDER   # run what the record does not have yet, fill the page
     .venv/bin/python benchmarks/plus_study.py                 # fill the page from the record
 
-FOLDER/features has {cub,mini}_resnet12_{val,test}.npz, FOLDER/reference the saved tasks on the test classes. Settings
-are compared on tasks drawn from the validation classes; on the test tasks only ``a2lp_plus`` as it is, ``a2lp`` and
-``lp`` run. All see the same tasks, so that differences are paired. A record counts right answers task by task.
+FOLDER/features has {cub,mini}_resnet12_{val,test}.npz, FOLDER/reference the saved tasks on their test classes. CIFAR-FS
+is in ``trained/``, its test tasks are drawn. Settings are compared on tasks drawn from the validation classes; on the
+test tasks only ``a2lp_plus`` as it is, ``a2lp`` and ``lp`` run. All see the same tasks, so that differences are paired.
+A record counts right answers task by task.
 """
 
 from __future__ import annotations
@@ -24,15 +25,17 @@ from a2lp import features
 from a2lp.bench.records import write_text
 from a2lp.bench.statistics import Estimate, estimate, paired_difference
 from a2lp.environment import commit, hardware, versions
-from a2lp.methods.propagation import PLUS
+from a2lp.methods.propagation import A2LP, PLUS, A2LPPlus
 from a2lp.tasks.lists import TaskList
 from a2lp.tasks.samplers import draw
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORD, PAGE = ROOT / "benchmarks" / "records" / "plus_study.json", ROOT / "docs" / "a2lp_plus.md"
-SETS = {"cub": "CUB", "mini": "miniImageNet"}
+SETS = {"cub": "CUB", "mini": "miniImageNet", "cifar_fs": "CIFAR-FS"}
+CIFAR_FS = ROOT / "trained" / "cifar_fs_resnet12"
 SAMPLERS = {"balanced": ("ref", 15), "dirichlet": ("dirichlet", 75)}  # name of the saved tasks; queries to ask for
-VALIDATION_TASKS, SEED = 300, 1
+DRAWN = {"val": 300, "test": 1000}  # tasks a cell
+SEED = 1
 
 
 class Setting(NamedTuple):
@@ -47,26 +50,30 @@ def changed(words: str, **terms: Any) -> Setting:
     return Setting(words, params={"loss": PLUS._replace(**terms)._asdict()})
 
 
+GRAPH = {"n_neighbors": A2LPPlus.n_neighbors, "gamma": A2LPPlus.gamma}
 ROWS = [
     Setting("`lp`", "lp"),
     Setting("`a2lp`, the paper's 1000 steps", "a2lp"),
     Setting("**`a2lp_plus`**"),
+    Setting("on the graph of `a2lp`", params={name: getattr(A2LP, name) for name in GRAPH}),
     changed("no term of the anchors", weight=0.0),
     changed("eq. 7 as the anchors' term", anchors="soft"),
     changed("no entropy of queries", entropy=0.0),
     changed("no entropy of the mean", marginal=0.0),
     changed("queries by softmax", queries="soft"),
+    Setting("`a2lp` on the graph of `a2lp_plus`", "a2lp", GRAPH),
 ]
 TEST_ROWS = ROWS[:3]
 
 
 def cells(folder: Path, split: str) -> Iterator[tuple[str, Any, TaskList]]:
-    """Name, vectors and tasks of each of the eight cells of a split."""
+    """Name, vectors and tasks of each of the twelve cells of a split."""
     for name in SETS:
-        data = features.load(folder / "features" / f"{name}_resnet12_{split}.npz")
+        home = CIFAR_FS if name == "cifar_fs" else folder / "features"
+        data = features.load(home / f"{name}_resnet12_{split}.npz")
         for shot in (1, 5):
             for sampler, (saved, n_query) in SAMPLERS.items():
-                if split == "test":
+                if split == "test" and name != "cifar_fs":
                     arrays = np.load(folder / "reference" / f"{saved}_{name}_{shot}shot.npz")
                     parts = ("support", "support_labels", "query", "query_labels")
                     tasks = TaskList(**{part: arrays[part].astype(np.int64) for part in parts})
@@ -78,7 +85,7 @@ def cells(folder: Path, split: str) -> Iterator[tuple[str, Any, TaskList]]:
                         n_way=5,
                         n_shot=shot,
                         n_query=n_query,
-                        n_tasks=VALIDATION_TASKS,
+                        n_tasks=DRAWN[split],
                     )
                 yield f"{split} {name} {shot} {sampler}", data.features.astype(np.float32), tasks
 

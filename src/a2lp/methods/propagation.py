@@ -214,7 +214,7 @@ class A2LP(LP):
         return support, rest
 
 
-PLUS = Terms(anchors="others", weight=0.15, queries="norm2", entropy=1.0, marginal=0.7)
+PLUS = Terms(anchors="others", weight=0.1, queries="norm2", entropy=1.0, marginal=0.5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,11 +223,14 @@ class A2LPPlus(A2LP):
 
     Each query should belong to one class, all together to every class, and each anchor to its own by what others
     say of it. One setting for all tasks, chosen on validation classes; docs/a2lp_plus.md has the equations and how.
-    The parameters are those of ``A2LP``. It assumes a uniform marginal softly, by the weight ``loss.marginal``.
+    The parameters are those of ``A2LP``, some with other defaults. It assumes a uniform marginal softly, by the weight
+    ``loss.marginal``.
     """
 
     assumes_uniform: ClassVar[bool] = True
 
+    n_neighbors: int = 17
+    gamma: float = 1.5
     steps: int = 100
     lr: float = 5e-4
     loss: Terms | Mapping[str, Any] = PLUS
