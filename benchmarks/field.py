@@ -13,8 +13,11 @@ METHOD.safetensors. Means go to records/field.json; the tables of docs/field.md 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import re
+import statistics
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -44,7 +47,7 @@ CELLS = [(sampler, n_shot) for sampler in ("balanced", "dirichlet") for n_shot i
 FILES = {"balanced": "ref", "dirichlet": "dirichlet"}
 FIRST = (50, 60, 100, 300, 400, 1000)  # numbers of tasks that public code was run on
 BATCH = 100  # tasks at a time, as the public code had where it could
-TIMED_TASKS, TIMED_SECONDS = 200, 30.0  # of CPU time, at most
+TIMED_SECONDS = 10.0  # of CPU time, at most
 
 
 class Row(NamedTuple):
@@ -143,16 +146,22 @@ def summary(record: Record) -> dict[str, Any]:
 
 
 def cpu_time(method: Method, episodes: Episodes) -> dict[str, Any]:
-    """Milliseconds of CPU time for a task, all threads together, in batches."""
-    spent, done = 0.0, 0
-    method.predict(episodes.tasks[:1].batch(episodes.features.features))  # compiles, loads
-    while done < min(TIMED_TASKS, len(episodes.tasks)) and spent < TIMED_SECONDS:
-        batch = episodes.tasks[done : done + BATCH].batch(episodes.features.features)
-        start = time.process_time()
-        method.predict(batch)
-        spent += time.process_time() - start
-        done += len(batch)
-    return {"ms": round(1000 * spent / done, 4), "timed_tasks": done}
+    """Milliseconds of CPU time for a task, the median batch, on one core: two cores of a processor share its caches."""
+    spent: list[float] = []
+    done = 0
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        method.predict(episodes.tasks[:BATCH].batch(episodes.features.features))  # compiles, loads, gets memory
+        while done < len(episodes.tasks) and sum(spent) < TIMED_SECONDS:
+            batch = episodes.tasks[done : done + BATCH].batch(episodes.features.features)
+            start = time.process_time()
+            method.predict(batch)
+            spent.append(time.process_time() - start)
+            done += len(batch)
+    finally:
+        os.sched_setaffinity(0, cores)
+    return {"ms": round(1000 * statistics.median(spent) / min(BATCH, len(episodes.tasks)), 4), "timed_tasks": done}
 
 
 def table_of_accuracies(found: dict[str, Any], public: dict[str, Any], name: str) -> Iterator[str]:
@@ -236,6 +245,10 @@ def main() -> None:
         read_sets = {name: read(args.data, name, args.tasks) for name in SETS}
         data = {name: one for name, one in read_sets.items() if one is not None}
         store = RecordStore(args.out)
+        with contextlib.suppress(ImportError):  # only the meta-trained need it, and its threads are its own
+            import torch
+
+            torch.set_num_threads(1)
         with threadpool_limits(1):
             for row in rows(args.methods.split(",") if args.methods else None):
                 try:
