@@ -24,6 +24,7 @@
 #define DEPTH (PIECES / WARPS)  // pieces of a warp
 #define LD (N | 1)              // odd: columns of the system do not share banks
 #define XC ((2 * C) | 1)
+#define MS ((M + 3) / 4 * 4)  // from row to row of the similarities of points that stay
 
 // Matrices are multiplied in tiles of 16 anchors by 8. Up to 8 anchors share a tile's 16 rows, high halves above low.
 #define STACKED (S <= 8)
@@ -46,6 +47,15 @@ typedef unsigned short half_t;
 struct Params {
     float alpha, gamma, tau, scale, lr, beta1, beta2, eps, loss_tol;
     int steps, updates, loss, adam, tasks, parts, part;  // part: steps of one
+};
+
+// What a block is at; in shared memory, since registers are short
+struct Job {
+    const float *rest, *rr;  // points in pieces; their similarities (M, MS)
+    float *moments, *losses;
+    float magnify;
+    int task, part, first, last;  // first, last: steps
+    int stop, ties;               // the loss is small enough; there are equal similarities at a K-th place
 };
 
 __device__ __forceinline__ float power(float x, float gamma) {
@@ -95,6 +105,25 @@ __device__ __forceinline__ float warp_sum(float x) {
 #pragma unroll
     for (int o = 16; o; o >>= 1) x += __shfl_xor_sync(FULL, x, o);
     return x;
+}
+
+// The warp's sums of P values (a power of two, at most 32): lane l gets that of value l / (32 / P).
+template <int P>
+__device__ __forceinline__ float warp_sums(float* x) {
+    int n = P;
+#pragma unroll
+    for (int o = 16; o; o >>= 1) {
+        const bool upper_half = threadIdx.x & o;
+        n /= 2;
+#pragma unroll
+        for (int k = 0; k < P / 2; k++) {
+            if (k >= n) break;
+            const float give = upper_half ? x[k] : x[k + n], keep = upper_half ? x[k + n] : x[k];
+            x[k] = keep + __shfl_xor_sync(FULL, give, o);
+        }
+        if (n == 0) x[0] += __shfl_xor_sync(FULL, x[0], o);
+    }
+    return x[0];
 }
 
 // ---- losses: rows of Z of the anchors in, value and dL/dZ out; nothing else knows which loss it is ------------------
@@ -151,12 +180,12 @@ struct Moment {
     float mean, square;
 };
 
-__device__ __forceinline__ float adam(float g, Moment& m, float rate, float correction, const Params& p) {
+__device__ __forceinline__ float adam(float g, Moment& m, float2 rates, const Params& p) {
     if (!p.adam) return p.lr * g;
     m.mean = p.beta1 * m.mean + (1.f - p.beta1) * g;
     m.square = p.beta2 * m.square + (1.f - p.beta2) * g * g;
-    const float denominator = fast_root(m.square) * correction + p.eps;
-    return denominator > 0.f ? fast_ratio(rate * m.mean, denominator) : 0.f;
+    const float denominator = fast_root(m.square) * rates.y + p.eps;
+    return denominator > 0.f ? fast_ratio(rates.x * m.mean, denominator) : 0.f;
 }
 
 // ---- halves and tensor cores. Lane 4 g + t has of a tile: row g (and g + 8), columns 2 t and 2 t + 1 ------------------
@@ -217,13 +246,12 @@ __device__ __forceinline__ void start_piece(float* buffer, const float* piece, c
     bulk_load(buffer, piece, PIECE * 4, barrier);
     bulk_load(buffer + PIECE, moments, MOMENTS * 4, barrier);
 }
-__device__ __forceinline__ void await_piece(unsigned barrier, int& phase) {
+__device__ __forceinline__ void await_piece(unsigned barrier, int phase) {
     asm volatile(
         "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}" ::"r"(
             barrier),
         "r"(phase)
         : "memory");
-    phase ^= 1;
 }
 __device__ __forceinline__ void store_moments(float* moments, const float* buffer) {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -234,6 +262,15 @@ __device__ __forceinline__ void store_moments(float* moments, const float* buffe
                  : "memory");
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
+// Similarities of points that stay, to where the system is going to be.
+__device__ __forceinline__ void start_similarities(float* to, const float* rr, unsigned barrier) {
+    if (threadIdx.x) return;
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "n"(M * MS * 4) : "memory");
+    bulk_load(to, rr, M * MS * 4, barrier);
+}
+__device__ __forceinline__ void await_similarities(unsigned barrier, int phase) { await_piece(barrier, phase); }
+// before a copy overwrites what was written and read here
+__device__ __forceinline__ void scratch_is_read() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 // in global memory, for whoever goes on with the task
 __device__ __forceinline__ void moments_are_stored() {
     asm volatile("cp.async.bulk.wait_group 0;\nfence.proxy.async;" ::: "memory");
@@ -241,6 +278,16 @@ __device__ __forceinline__ void moments_are_stored() {
 // and whoever goes on sees them
 __device__ __forceinline__ void moments_are_seen() { asm volatile("fence.proxy.async;" ::: "memory"); }
 #else
+__device__ __forceinline__ void start_similarities(float* to, const float* rr, unsigned) {
+    for (int e = threadIdx.x * 4; e < M * MS; e += 4 * TPB)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_at(to + e)), "l"(rr + e));
+    asm volatile("cp.async.commit_group;");
+}
+__device__ __forceinline__ void await_similarities(unsigned, int) {
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    __syncthreads();
+}
+__device__ __forceinline__ void scratch_is_read() {}
 __device__ __forceinline__ void moments_are_stored() {}
 __device__ __forceinline__ void moments_are_seen() {}
 __device__ __forceinline__ void start_piece(float* buffer, const float* piece, const float* moments, unsigned) {
@@ -250,7 +297,7 @@ __device__ __forceinline__ void start_piece(float* buffer, const float* piece, c
     }
     asm volatile("cp.async.commit_group;");
 }
-__device__ __forceinline__ void await_piece(unsigned, int&) { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
+__device__ __forceinline__ void await_piece(unsigned, int) { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
 __device__ __forceinline__ void store_moments(float* moments, const float* buffer) {
     __syncwarp();
     for (int e = threadIdx.x % 32 * 4; e < MOMENTS; e += 128) *(float4*)(moments + e) = *(const float4*)(buffer + PIECE + e);
@@ -261,11 +308,13 @@ __device__ __forceinline__ void store_moments(float* moments, const float* buffe
 // V is in pieces too, (PIECES, S, CW), and stays in shared memory; a lane has the same two dimensions of the same anchors
 // from the gradient to the similarities. The tensor cores cut off what they add up, so long sums are made of short ones.
 // Not inlined: what it needs in a loop would be kept in registers through the rest of the step.
-__device__ __noinline__ void sweep(bool update, const float* rest, float* buffers, float* V, const half_t* coefficient,
-                                   const float* unscale, float* scratch, float* simA, float* moments, float magnify,
-                                   float rate, float correction, unsigned barrier, int& turn, int& phase,
-                                   const Params& params) {
+__device__ __noinline__ void sweep(bool update, const float2* rates_now, const Job& job, float* buffers, float* V,
+                                   const half_t* coefficient, const float* unscale, float* scratch, float* simA,
+                                   unsigned barrier, int turn, const Params& params) {
     const Params p = params;  // in registers
+    const float2 rates = *rates_now;
+    const float *rest = job.rest, magnify = job.magnify;
+    float* moments = job.moments;
     const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, matrix = lane / 8;
     const int mine = lane / 4 * CW + lane % 4 * 2;  // of a group of anchors in a piece
     const half_t* factors = coefficient + (matrix % 2 * 8 + lane % 8) * GS + matrix / 2 * 8;
@@ -286,7 +335,7 @@ __device__ __noinline__ void sweep(bool update, const float* rest, float* buffer
             v[r] = there(r) ? *(const float2*)(v_piece + 8 * r * CW) : make_float2(0.f, 0.f);
             split(magnify * v[r].x, magnify * v[r].y, high[r], low[r]);
         }
-        if (DEPTH > 1 || !update) await_piece(barrier, phase);
+        if (DEPTH > 1 || !update) await_piece(barrier, turn);
         __syncwarp();  // the piece is here, and no lane reads the other one any more
         if (DEPTH > 1) {  // a single piece stays; of several, the last loads the first for the next step
             turn ^= 1;
@@ -326,8 +375,8 @@ __device__ __noinline__ void sweep(bool update, const float* rest, float* buffer
                 if (STACKED) gx += large[0][2] + small[0][2], gy += large[0][3] + small[0][3];
                 const float2 m = *(const float2*)(mean + 8 * r * CW), q = *(const float2*)(square + 8 * r * CW);
                 Moment x{m.x, q.x}, y{m.y, q.y};
-                v[r].x -= adam(back[r] * gx, x, rate, correction, p);
-                v[r].y -= adam(back[r] * gy, y, rate, correction, p);
+                v[r].x -= adam(back[r] * gx, x, rates, p);
+                v[r].y -= adam(back[r] * gy, y, rates, p);
                 *(float2*)(v_piece + 8 * r * CW) = v[r];
                 *(float2*)(mean + 8 * r * CW) = make_float2(x.mean, y.mean);
                 *(float2*)(square + 8 * r * CW) = make_float2(x.square, y.square);
@@ -391,6 +440,7 @@ __device__ __noinline__ void sweep(bool update, const float* rest, float* buffer
         const int e = tid + k * TPB;
         if (e < S * N) simA[e] = e % N == M + e / N ? -1.f : fmaxf(shrink * total[k], 0.f);
     }
+    scratch_is_read();
     __syncthreads();
 }
 
@@ -463,8 +513,8 @@ __device__ __noinline__ int count_above(const float* anchors, float limit) {
 
 // Each row's K-th largest similarity, less what counts as equal, and how far equal ones are let in. Of each rest
 // point's list of best, `near` has the last places and the first one beyond.
-__device__ __noinline__ void thresholds(const float* simA, const float* rr, const float* near, float* threshold, int* cut,
-                                        int* kth, int* taken, int* ties) {
+__device__ __noinline__ void thresholds(const float* simA, const float* near, float* threshold, int* cut, int* kth,
+                                        int* taken, Job& job) {
     const int tid = threadIdx.x, lane = tid % 32;
     for (int i = tid; i < M; i += TPB) {
         auto best = [&](int k) { return near[(k - (K - NEAR)) * M + i]; };
@@ -497,7 +547,7 @@ __device__ __noinline__ void thresholds(const float* simA, const float* rr, cons
         cut[i] = NO_CUT;
         int reach = 0;
         for (int a = 0; a < S; a++) reach += simA[a * N + i] >= t;
-        if (t > 0.f && (reach > n || best(K - n) >= t)) cut[i] = tie_cut(i, t, simA, 1, N, rr + i * M, ties);
+        if (t > 0.f && (reach > n || best(K - n) >= t)) cut[i] = tie_cut(i, t, simA, 1, N, job.rr + i * MS, &job.ties);
     }
     constexpr int BUSY = (M + 31) / 32 < WARPS ? (M + 31) / 32 : 0;  // warps that had rows of the rest
 #pragma unroll 1
@@ -512,7 +562,7 @@ __device__ __noinline__ void thresholds(const float* simA, const float* rr, cons
         if (lane == 0) {
             kth[a] = bits;
             threshold[M + a] = t;
-            cut[M + a] = t > 0.f && reach > K ? tie_cut(M + a, t, simA, 0, N, row, ties) : NO_CUT;
+            cut[M + a] = t > 0.f && reach > K ? tie_cut(M + a, t, simA, 0, N, row, &job.ties) : NO_CUT;
         }
     }
     __syncthreads();
@@ -520,53 +570,53 @@ __device__ __noinline__ void thresholds(const float* simA, const float* rr, cons
 
 // The system I - alpha S of eq. 5 (lower triangle, zeros above), and the degrees.
 template <bool TIES>
-__device__ __noinline__ void build(const float* simA, const float* rr, const float* threshold, const int* cut, float* U, float* degree,
-                      float* scale, const Params& p) {
+__device__ __noinline__ void build(const float* simA, const float* threshold, const int* cut, float* U, float* degree,
+                                   float* scale, const Params& p) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     constexpr int WIDE = (N + 31) / 32, ROUNDS = (N + WARPS - 1) / WARPS;
-    float weight[ROUNDS][WIDE], theirs[WIDE];
-#pragma unroll
-    for (int o = 0; o < ROUNDS; o++)  // all reads of global memory first: their latency is then paid once
-#pragma unroll
-        for (int r = 0; r < WIDE; r++) {
-            const int i = warp + o * WARPS, j = lane + 32 * r;
-            weight[o][r] = i < M && j < M ? __ldg(rr + i * M + j) : -1.f;
-        }
+    constexpr int ROOM = ROUNDS > 16 ? 32 : ROUNDS > 8 ? 16 : ROUNDS > 4 ? 8 : ROUNDS > 2 ? 4 : ROUNDS;
+    static_assert(ROUNDS <= 32, "a lane for every row of a warp");
+    float weight[ROUNDS][WIDE], theirs[WIDE], total[ROOM] = {};
 #pragma unroll
     for (int r = 0; r < WIDE; r++) theirs[r] = threshold[min(lane + 32 * r, N - 1)];
 #pragma unroll
     for (int o = 0; o < ROUNDS; o++) {
         const int i = warp + o * WARPS;
-        if (i >= N) break;
+        if ((o + 1) * WARPS > N && i >= N) break;
         const float mine = threshold[i];
-        float total = 0.f;
+        const bool stays = (o + 1) * WARPS <= M || i < M;
 #pragma unroll
         for (int r = 0; r < WIDE; r++) {
             const int j = lane + 32 * r;
-            float sim = weight[o][r];
-            if (j < N && (i >= M || j >= M)) sim = i >= M ? simA[(i - M) * N + j] : simA[(j - M) * N + i];
+            float sim = -1.f;
+            if (stays && (32 * r + 32 <= M || j < M)) sim = U[i * MS + j];
+            else if (32 * r + 32 <= N || j < N) sim = stays ? simA[(j - M) * N + i] : simA[(i - M) * N + j];
             bool forth = sim >= mine, back = sim >= theirs[r];
             if (TIES && j < N) forth = chosen(sim, i, j, threshold, cut), back = chosen(sim, j, i, threshold, cut);
             // a point is no neighbour of its own: its similarity is -1, below every threshold
-            weight[o][r] = ((forth ? 0.5f : 0.f) + (back ? 0.5f : 0.f)) * power(fmaxf(sim, 0.f), p.gamma);
-            total += weight[o][r];
+            const float half = 0.5f * power(fmaxf(sim, 0.f), p.gamma);
+            weight[o][r] = (forth ? half : 0.f) + (back ? half : 0.f);
+            total[o] += weight[o][r];
         }
-        total = warp_sum(total) + 1e-12f;
-        if (lane == 0) degree[i] = total, scale[i] = inverse_root(total);
     }
+    const float sum = warp_sums<ROOM>(total) + 1e-12f;
+    const int row = warp + lane / (32 / ROOM) * WARPS;
+    if (lane % (32 / ROOM) == 0 && row < N) degree[row] = sum, scale[row] = inverse_root(sum);
     __syncthreads();
     float others[WIDE];
 #pragma unroll
-    for (int r = 0; r < WIDE; r++) others[r] = scale[min(lane + 32 * r, N - 1)];
+    for (int r = 0; r < WIDE; r++) others[r] = -p.alpha * scale[min(lane + 32 * r, N - 1)];
 #pragma unroll
     for (int o = 0; o < ROUNDS; o++) {
         const int i = warp + o * WARPS;
-        if (i >= N) break;
-        const float f = -p.alpha * scale[i];
+        if ((o + 1) * WARPS > N && i >= N) break;
+        const float f = scale[i];
 #pragma unroll
         for (int r = 0; r < WIDE; r++) {
             const int j = lane + 32 * r;
-            if (j < N) U[i * LD + j] = j < i ? f * others[r] * weight[o][r] : (float)(i == j);
+            float value = 0.f;
+            if (32 * r < (o + 1) * WARPS) value = j < i ? f * others[r] * weight[o][r] : (float)(i == j);
+            if (32 * r + 32 <= N || j < N) U[i * LD + j] = value;
         }
     }
     __syncthreads();
@@ -579,15 +629,21 @@ __device__ void factor_block(float* U, float* inverse, int k0) {
 #pragma unroll
     for (int c = 0; c < 16; c++) a[c] = i < N && c <= r ? U[i * LD + k0 + c] : (float)(c == r);
 #pragma unroll
-    for (int c = 0; c < 16; c++) {
-        float pivot = fast_inverse_root(__shfl_sync(FULL, a[c], c));
-        a[c] *= pivot;
-        if (lane == c && i < N) inverse[i] = pivot;
+    for (int c = 0; c < 16; c += 2) {  // two columns: with their own block of the diagonal inverted, one wait for both
+        const float d = __shfl_sync(FULL, a[c], c), e = __shfl_sync(FULL, a[c], c + 1);
+        const float f = __shfl_sync(FULL, a[c + 1], c + 1);
+        const float determinant = d * f - e * e, reciprocal = fast_ratio(1.f, determinant);
+        const float x = (a[c] * f - a[c + 1] * e) * reciprocal, y = (a[c + 1] * d - a[c] * e) * reciprocal;
 #pragma unroll
-        for (int q = c + 1; q < 16; q++) {
-            float other = __shfl_sync(FULL, a[c], q);
-            if (r >= q) a[q] -= a[c] * other;
+        for (int q = c + 2; q < 16; q++) {
+            const float first = __shfl_sync(FULL, a[c], q), second = __shfl_sync(FULL, a[c + 1], q);
+            if (r >= q) a[q] -= x * first + y * second;
         }
+        const float root = fast_inverse_root(d), root_next = fast_inverse_root(determinant) * d * root;
+        a[c] *= root;
+        a[c + 1] = (a[c + 1] - a[c] * (e * root)) * root_next;
+        if (lane == c && i < N) inverse[i] = root;
+        if (lane == c + 1 && i < N) inverse[i] = root_next;
     }
     if (lane < 16 && i < N)
 #pragma unroll
@@ -718,7 +774,7 @@ __device__ void solve_anchors(const float* U, const float* inverse, float* X, in
 // Backward substitution in the other rows, whose right-hand side is zero; several columns to a warp.
 __device__ __noinline__ void solve_rest(const float* U, const float* inverse, float* X, int columns) {
     const int lane = threadIdx.x % 32;
-    constexpr int R = (M + 31) / 32, AT_ONCE = 2 * C < 3 * WARPS ? (2 * C + WARPS - 1) / WARPS : 3;
+    constexpr int R = (M + 31) / 32, AT_ONCE = 2 * C < 3 * WARPS ? (2 * C + WARPS - 1) / WARPS : 3, FEW = 4;
     for (int q = AT_ONCE * (threadIdx.x / 32); q < columns; q += AT_ONCE * WARPS) {
         float x[AT_ONCE][R];
         int column[AT_ONCE];
@@ -739,26 +795,36 @@ __device__ __noinline__ void solve_rest(const float* U, const float* inverse, fl
 #pragma unroll
         for (int i = R - 1; i >= 0; i--)
 #pragma unroll 1
-            for (int k1 = (32 * i + 32 < M ? 32 * i + 32 : M) - 1; k1 >= 32 * i; k1 -= 8) {
-                float u[8][R], reciprocal[8];  // read ahead: only the chain of values is sequential
+            for (int k = (32 * i + 32 < M ? 32 * i + 32 : M) - 1; k >= 32 * i; k -= FEW) {
+                // everything read ahead: only the chain of values is sequential, and it waits once for a few rows
+                float u[FEW][R], between[FEW][FEW], reciprocal[FEW];
 #pragma unroll
-                for (int e = 0; e < 8; e++) {
-                    const int k = max(k1 - e, 0);
-                    reciprocal[e] = inverse[k];
+                for (int e = 0; e < FEW; e++) {
+                    const int row = max(k - e, 0);
+                    reciprocal[e] = k - e >= 32 * i ? inverse[row] : 0.f;
 #pragma unroll
-                    for (int r = 0; r <= i; r++) u[e][r] = U[k * LD + lane + 32 * r];  // zero right of the diagonal
+                    for (int r = 0; r <= i; r++) u[e][r] = U[row * LD + lane + 32 * r];  // zero right of the diagonal
+#pragma unroll
+                    for (int f = 0; f < e; f++) between[f][e] = U[(k - f) * LD + row];
                 }
 #pragma unroll
-                for (int e = 0; e < 8; e++) {
-                    const int k = k1 - e;
-                    if (k < 32 * i) break;
+                for (int o = 0; o < AT_ONCE; o++) {
+                    float value[FEW];
 #pragma unroll
-                    for (int o = 0; o < AT_ONCE; o++) {
-                        const float value = __shfl_sync(FULL, x[o][i], k & 31) * reciprocal[e];
+                    for (int e = 0; e < FEW; e++) value[e] = __shfl_sync(FULL, x[o][i], (k - e) & 31);
 #pragma unroll
-                        for (int r = 0; r <= i; r++) x[o][r] -= u[e][r] * value;
-                        if (lane == (k & 31)) x[o][i] = value;
+                    for (int e = 0; e < FEW; e++) {
+#pragma unroll
+                        for (int f = 0; f < e; f++) value[e] -= between[f][e] * value[f];
+                        value[e] *= reciprocal[e];
                     }
+#pragma unroll
+                    for (int e = 0; e < FEW; e++)
+#pragma unroll
+                        for (int r = 0; r <= i; r++) x[o][r] -= u[e][r] * value[e];
+#pragma unroll
+                    for (int e = 0; e < FEW; e++)
+                        if (lane == ((k - e) & 31) && k - e >= 32 * i) x[o][i] = value[e];
                 }
             }
 #pragma unroll
@@ -771,9 +837,9 @@ __device__ __noinline__ void solve_rest(const float* U, const float* inverse, fl
 }
 
 extern "C" __global__ void __launch_bounds__(TPB, BLOCKS)
-a2lp(const float* all_rest, const float* all_magnify, const int* all_codes, const float* all_rr, const float* all_near,
-     float* all_moments, float* all_z, float* all_anchors, float* all_losses, int* all_taken, int* all_converged, int* next,
-     int* finished, Params p) {
+a2lp(const float* all_rest, const float* all_magnify, const int* all_codes, const float2* rates, const float* all_rr,
+     const float* all_near, float* all_moments, float* all_z, float* all_anchors, float* all_losses, int* all_taken,
+     int* all_converged, int* next, int* finished, const __grid_constant__ Params p) {
     extern __shared__ float4 shared4[];
     float* buffers = (float*)shared4;              // WARPS x 2 x BUFFER
     float* V = buffers + WARPS * 2 * BUFFER;       // PIECES x S x CW
@@ -793,44 +859,47 @@ a2lp(const float* all_rest, const float* all_magnify, const int* all_codes, cons
     int* kth = codes + S;                          // S
     int* taken = kth + S;                          // M: of each one's neighbours so many are anchors
     float* unscale = (float*)(taken + M);          // S
-    __shared__ int stop, ties, unit;
-    __shared__ unsigned long long barriers[WARPS];
+    __shared__ Job job;
+    __shared__ unsigned long long barriers[WARPS + 1];  // of the warps' pieces, and of similarities
 
     const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
-    const unsigned barrier = (unsigned)__cvta_generic_to_shared(barriers + warp);
+    const unsigned barrier = shared_at(barriers + warp), similarities = shared_at(barriers + WARPS);
     buffers += warp * 2 * BUFFER;
 #if __CUDA_ARCH__ >= 900
     if (lane == 0) {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier));
+        if (warp == 0) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(similarities));
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
     __syncwarp();
 #endif
-    int turn = 0, phase = 0;
+    int turn = 0;   // of the two buffers; the barrier's phase is the same
+    int built = 0;  // phase of the similarities' barrier
     for (;;) {
         if (tid == 0) {
-            unit = atomicAdd(next, 1);
+            const int unit = atomicAdd(next, 1), task = unit % p.tasks, part = unit / p.tasks;
             // another block took the part before, and comes to its end without this one
-            while (unit < p.tasks * p.parts && atomicAdd(finished + unit % p.tasks, 0) < unit / p.tasks) __nanosleep(200);
+            while (part < p.parts && atomicAdd(finished + task, 0) < part) __nanosleep(200);
             __threadfence();
+            job.rest = all_rest + (size_t)task * PIECES * PIECE;
+            job.rr = all_rr + (size_t)task * M * MS;
+            job.moments = all_moments + (size_t)task * PIECES * MOMENTS;
+            job.losses = all_losses + (size_t)task * p.steps;
+            job.magnify = all_magnify[task];
+            job.task = task, job.part = part;
+            job.first = part * p.part, job.last = part + 1 < p.parts ? job.first + p.part : p.steps + 1;
+            job.stop = job.ties = 0;
         }
         __syncthreads();
-        const int task = unit % p.tasks, part = unit / p.tasks;
-        __syncthreads();  // all have read it
-        if (part >= p.parts) return;
+        if (job.part >= p.parts) return;
+        const int task = job.task;
         if (__ldcg(all_converged + task)) {
-            if (tid == 0) atomicExch(finished + task, part + 1);
+            if (tid == 0) atomicExch(finished + task, job.part + 1);
+            __syncthreads();
             continue;
         }
-        const float* rest = all_rest + (size_t)task * PIECES * PIECE;
-        const float* rr = all_rr + (size_t)task * M * M;
-        float* moments = all_moments + (size_t)task * PIECES * MOMENTS;
-        float* losses = all_losses + (size_t)task * p.steps;
-        const float magnify = all_magnify[task];
-
-        const int first = part * p.part, last = part + 1 < p.parts ? first + p.part : p.steps + 1;
         moments_are_seen();
-        start_piece(buffers + turn * BUFFER, rest + (size_t)warp * PIECE, moments + (size_t)warp * MOMENTS, barrier);
+        start_piece(buffers + turn * BUFFER, job.rest + (size_t)warp * PIECE, job.moments + (size_t)warp * MOMENTS, barrier);
         for (int e = tid; e < S * DP; e += TPB) {
             const int a = e / DP, c = e % DP;
             V[(c / CW * S + a) * CW + c % CW] = __ldcg(all_anchors + ((size_t)task * S + a) * DP + c);
@@ -838,21 +907,19 @@ a2lp(const float* all_rest, const float* all_magnify, const int* all_codes, cons
         for (int e = tid; e < (NEAR + 1) * M; e += TPB) near[e] = all_near[(size_t)task * (NEAR + 1) * M + e];
         for (int a = tid; a < S; a += TPB) codes[a] = all_codes[task * S + a], kth[a] = 0x3f000000;
         for (int i = tid; i < M; i += TPB) taken[i] = 0;
-        if (tid == 0) ties = 0;
         __syncthreads();
-        double power1 = 1.0, power2 = 1.0;
-        for (int step = 0; step < first; step++) power1 *= p.beta1, power2 *= p.beta2;
-        float rate = 0.f, correction = 0.f;
-        int done = p.steps, met = 0;
 
-        for (int step = first;; step++) {
-            sweep(step > first, rest, buffers, V, coefficient, unscale, U, simA, moments, magnify, rate, correction, barrier, turn,
-                  phase, p);
-            if (step == last) break;
-            thresholds(simA, rr, near, threshold, cut, kth, taken, &ties);
-            const bool tied = ties;  // rare: equal similarities at a K-th place
-            if (tied) build<true>(simA, rr, threshold, cut, U, degree, scale, p);
-            else build<false>(simA, rr, threshold, cut, U, degree, scale, p);
+        for (int step = job.first;; step++) {
+            sweep(step > job.first, rates + max(step - 1, 0), job, buffers, V, coefficient, unscale, U, simA, barrier, turn, p);
+            if (DEPTH > 1) turn ^= DEPTH % 2;
+            if (step == job.last) break;
+            start_similarities(U, job.rr, similarities);
+            thresholds(simA, near, threshold, cut, kth, taken, job);
+            await_similarities(similarities, built);
+            built ^= 1;
+            const bool tied = job.ties;  // rare
+            if (tied) build<true>(simA, threshold, cut, U, degree, scale, p);
+            else build<false>(simA, threshold, cut, U, degree, scale, p);
             factor(U, inverse);
             solve_anchors(U, inverse, X, 0, [&](int a, int q) { return (float)(codes[a] == q); });
             if (step == p.steps) break;
@@ -865,15 +932,15 @@ a2lp(const float* all_rest, const float* all_magnify, const int* all_codes, cons
                 }
                 total = warp_sum(total);
                 if (lane == 0) {
-                    losses[step] = total;
-                    stop = total <= p.loss_tol;
-                    ties = 0;
+                    job.losses[step] = total;
+                    job.stop = total <= p.loss_tol;
+                    job.ties = 0;
                 }
             }
             __syncthreads();
-            if (stop) {
-                done = step, met = 1;
-                for (int later = step + 1 + tid; later < p.steps; later += TPB) losses[later] = losses[step];
+            if (job.stop) {
+                if (tid == 0) all_taken[job.task] = step;
+                for (int later = step + 1 + tid; later < p.steps; later += TPB) job.losses[later] = job.losses[step];
                 break;
             }
             if (step >= p.updates) break;
@@ -920,29 +987,29 @@ a2lp(const float* all_rest, const float* all_magnify, const int* all_codes, cons
                     split(up * value[r], 0.f, high, low);
                     if (c < MP + SP) row[c] = (half_t)high, row[LOW * GS + c] = (half_t)low;
                 }
-                if (lane == 0) unscale[a] = down / magnify;
+                if (lane == 0) unscale[a] = down / job.magnify;
             }
             __syncthreads();
-            power1 *= p.beta1;
-            power2 *= p.beta2;
-            rate = (float)(p.lr / (1.0 - power1));
-            correction = (float)(1.0 / sqrt(1.0 - power2));
         }
-        if (DEPTH > 1) await_piece(barrier, phase);  // nothing may be on its way into memory that another block gets
-        if (part + 1 == p.parts || met) {
+        if (DEPTH > 1) await_piece(barrier, turn);  // nothing may be on its way into memory that another block gets
+        turn ^= 1;
+        if (job.part + 1 == p.parts || job.stop) {
             solve_rest(U, inverse, X, C);
-            for (int e = tid; e < N * C; e += TPB) all_z[(size_t)task * N * C + e] = X[(e / C) * XC + e % C];
-            if (tid == 0) all_taken[task] = done, all_converged[task] = met;
+            for (int e = tid; e < N * C; e += TPB) all_z[(size_t)job.task * N * C + e] = X[(e / C) * XC + e % C];
+            if (tid == 0) {
+                all_converged[job.task] = job.stop;
+                if (!job.stop) all_taken[job.task] = p.steps;
+            }
         }
         for (int e = tid; e < S * DP; e += TPB) {
             const int a = e / DP, c = e % DP;
-            all_anchors[(size_t)task * S * DP + e] = V[(c / CW * S + a) * CW + c % CW];
+            all_anchors[(size_t)job.task * S * DP + e] = V[(c / CW * S + a) * CW + c % CW];
         }
         moments_are_stored();
         __syncthreads();
         if (tid == 0) {
             __threadfence();
-            atomicExch(finished + task, part + 1);
+            atomicExch(finished + job.task, job.part + 1);
         }
     }
 }

@@ -89,7 +89,8 @@ def _shared_bytes(s: int, m: int, d: int, c: int, k: int) -> int:
     sums = s * (points + anchors + 8)
     scratch = -(-max(n * (n | 1), sums) // 4) * 4
     floats = WARPS * 2 * PIECE * (points + 2 * s) + s * _padded(d) + scratch + factors
-    return 4 * (floats + s * n + n * ((2 * c) | 1) + s * c + (_near(s, k) + 1) * m + 6 * n + 3 * s + m)
+    floats += s * n + n * ((2 * c) | 1) + s * c + (_near(s, k) + 1) * m + 6 * n + 3 * s + m
+    return 4 * floats + 256  # and what it declares by name
 
 
 def _sixteens(n: int) -> int:
@@ -146,6 +147,7 @@ def _solve(problem: Problem, settings: Settings) -> Result:
     sim.diagonal(dim1=1, dim2=2).fill_(-1)
     best = pad(sim.topk(min(k + 1, m), dim=2).values, (0, max(k + 1 - m, 0)), value=-1.0)
     near = best[:, :, k - _near(s, k) :].transpose(1, 2).contiguous()
+    sim = pad(sim, (0, -m % 4))  # rows of whole 16 bytes
     magnify = _power_of_two(rest, anchors)
     pieces = _in_pieces(rest * magnify[:, None, None])
 
@@ -164,13 +166,24 @@ def _solve(problem: Problem, settings: Settings) -> Result:
         settings.steps, settings.updates, NUMERICS.index(settings.numerics), settings.optimizer == "adam",
         b, parts, _PART,
     )  # fmt: skip
-    arrays = (pieces, magnify, codes, sim, near, moments, z, anchors, losses, taken, converged, queue, finished)
+    rates = _rates(device, settings.lr, *settings.betas, settings.updates)
+    arrays = (pieces, magnify, codes, rates, sim, near, moments, z, anchors, losses, taken, converged, queue, finished)
     with torch.cuda.device(device):
         stream = torch.cuda.current_stream(device).cuda_stream
         kernel.launch(min(b, places), stream, [*(ctypes.c_void_p(x.data_ptr()) for x in arrays), parameters])
     z = torch.cat([z[:, m:], z[:, :m]], dim=1)  # support first again
     # the arrays that the launch reads are freed to torch's own stream order, so they outlive it
     return Result(z, anchors[:, :, :d].contiguous(), losses, taken.to(torch.int64), converged.to(torch.bool))
+
+
+@cache
+def _rates(device: Any, lr: float, beta1: float, beta2: float, updates: int) -> Any:
+    """What Adam multiplies the first moment by and the root of the second, step by step (updates, 2)."""
+    import torch
+
+    t = torch.arange(1, max(updates, 1) + 1, dtype=torch.float64)
+    beta1, beta2 = torch.tensor([beta1, beta2], dtype=torch.float32).tolist()  # as the kernel has them
+    return torch.stack([lr / (1 - beta1**t), 1 / (1 - beta2**t).sqrt()], dim=1).to(device, torch.float32)
 
 
 def _power_of_two(rest: Any, support: Any) -> Any:
