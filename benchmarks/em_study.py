@@ -18,7 +18,6 @@ import io
 import json
 import re
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ import numpy as np
 import a2lp
 from a2lp.bench.records import write_text
 from a2lp.bench.statistics import estimate, paired_difference
-from a2lp.environment import commit, hardware, versions
+from a2lp.environment import stamp
 from a2lp.features import load, load_base
 from a2lp.preprocess import whiten
 from a2lp.tasks import samplers
@@ -415,11 +414,7 @@ def main() -> None:
         record |= {
             "what": __doc__.splitlines()[0],
             "validation_tasks": VALIDATION_TASKS,
-            "versions": versions(),
-            "hardware": hardware("cpu"),
-            "commit": commit(),
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
+        } | stamp()
         write_text(RECORD, json.dumps(record, indent=1) + "\n")
     write_text(PAGE, fill(PAGE.read_text(encoding="utf-8"), record))
     write_text(FIGURE, figure(record["validation"]["curves"]))

@@ -19,14 +19,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from a2lp.bench.records import write_text
-from a2lp.environment import commit, hardware, versions
+from a2lp.environment import stamp
 
 RECORD = Path(__file__).parent / "records" / "folder_trial.json"
 CLASSES, LABELS_PER_CLASS = 10, 5
@@ -147,11 +146,7 @@ def main() -> None:
             "what": __doc__.splitlines()[0],
             "summaries": summaries,
             "draws": draws,
-            "versions": versions(),
-            "hardware": hardware("cpu"),
-            "commit": commit(),
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
+        } | stamp()
         write_text(RECORD, json.dumps(record, indent=1) + "\n")
 
 

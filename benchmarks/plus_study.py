@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +23,7 @@ import a2lp
 from a2lp import features
 from a2lp.bench.records import write_text
 from a2lp.bench.statistics import Estimate, estimate, paired_difference
-from a2lp.environment import commit, hardware, versions
+from a2lp.environment import stamp
 from a2lp.methods.propagation import A2LP, PLUS, A2LPPlus
 from a2lp.tasks.lists import TaskList
 from a2lp.tasks.samplers import draw
@@ -116,8 +115,7 @@ def run(folder: Path, only: str | None) -> None:
                 if key(setting) in known or only not in (None, f"{split} {setting.method}"):
                     continue
                 known[key(setting)] = " ".join(map(str, right_answers(setting, vectors, tasks)))
-                now = datetime.now(UTC).isoformat(timespec="seconds")
-                record |= {"versions": versions(), "hardware": hardware("cpu"), "commit": commit(), "date": now}
+                record |= stamp()
                 write_text(RECORD, json.dumps(record, indent=1) + "\n")
                 print(cell, setting.words, flush=True)
 

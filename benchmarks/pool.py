@@ -21,7 +21,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ import numpy as np
 
 from a2lp import label
 from a2lp.bench.records import write_text
-from a2lp.environment import commit, hardware, versions
+from a2lp.environment import stamp
 from a2lp.features import load
 from a2lp.pool.graph import estimate_memory, neighbour_graph
 from a2lp.pool.propagate import propagate
@@ -159,9 +158,7 @@ def main() -> None:
                     alive.remove(run)
             path.unlink()
     if not options.quick:
-        about = {"versions": versions(), "hardware": hardware("cpu"), "commit": commit()}
-        date = datetime.now(UTC).isoformat(timespec="seconds")
-        write_text(options.out, json.dumps({"pools": found, "date": date} | about, indent=1) + "\n")
+        write_text(options.out, json.dumps({"pools": found} | stamp(), indent=1) + "\n")
         print(f"record: {options.out}")
 
 

@@ -16,7 +16,6 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from sklearn.semi_supervised import LabelSpreading
 from a2lp import features
 from a2lp.bench.records import write_text
 from a2lp.bench.statistics import estimate, paired_difference
-from a2lp.environment import commit, hardware, versions
+from a2lp.environment import stamp
 from a2lp.pool.solve import Prepared, prepare, solve
 from a2lp.preprocess import l2
 
@@ -164,11 +163,7 @@ def main() -> None:
             "tuned_on": {"pools": VALIDATION, "draws": tuning_draws},
             "cells": cells,
             "seconds": round(time.perf_counter() - began, 1),
-            "versions": versions(),
-            "hardware": hardware("cpu"),
-            "commit": commit(),
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
+        } | stamp()
         write_text(RECORD, json.dumps(record, indent=1) + "\n")
 
 

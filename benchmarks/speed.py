@@ -18,7 +18,6 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +30,7 @@ import a2lp
 from a2lp import features
 from a2lp.bench.records import write_text
 from a2lp.doctor import vector_instructions
-from a2lp.environment import commit, hardware, versions
+from a2lp.environment import commit, stamp
 from a2lp.preprocess import l2
 from a2lp.tasks.samplers import draw
 
@@ -226,7 +225,8 @@ def main() -> None:
     device, quick = options.device, options.quick
     torch.set_num_threads(CORES)
     torch.backends.cuda.matmul.allow_tf32 = False
-    start, measured = time.perf_counter(), commit()  # the tree may be edited while it runs
+    commit()  # remembered from here on: the tree may be edited while it runs
+    start = time.perf_counter()
     cells = []
     for n_tasks in (20,) if quick else (1, 20, 100, 1000):
         for n_shot in (1, 5):
@@ -242,11 +242,7 @@ def main() -> None:
     record |= {
         "threads": CORES,
         "seconds": round(time.perf_counter() - start, 1),
-        "versions": versions(),
-        "hardware": hardware(device),
-        "commit": measured,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+    } | stamp(device)
     path = options.out or (None if quick else RECORDS / ("speed_cuda.json" if device == "cuda" else "speed.json"))
     print(f"\n{record['seconds']:.0f} s in all")
     worst = max(found["disturbance"] for found in cells)

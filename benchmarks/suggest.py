@@ -14,7 +14,6 @@ import argparse
 import json
 import re
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ import numpy as np
 
 from a2lp import features
 from a2lp.bench.records import write_text
-from a2lp.environment import commit, hardware, versions
+from a2lp.environment import stamp
 from a2lp.pool.solve import PoolAnswer, Prepared, prepare, solve
 from a2lp.pool.suggest import expected_gain, suggest
 
@@ -165,11 +164,7 @@ def measure(folder: Path, n_seeds: int) -> dict[str, Any]:
         "accuracies": found,
         "forecasts": {name: forecasts(*pool, seed=0) for name, pool in pools.items()},
         "seconds": round(time.perf_counter() - began, 1),
-        "versions": versions(),
-        "hardware": hardware("cpu"),
-        "commit": commit(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+    } | stamp()
 
 
 if __name__ == "__main__":

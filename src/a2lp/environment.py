@@ -1,4 +1,4 @@
-"""What a record says about where it was made: versions, hardware, commit."""
+"""What a record says about where and when it was made: versions, hardware, commit, date."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,12 @@ import numpy as np
 import scipy
 
 from a2lp._version import __version__
+
+
+def stamp(device: str = "cpu") -> dict[str, Any]:
+    """All of it, of here and now."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"versions": versions(), "hardware": hardware(device), "commit": commit(), "date": now}
 
 
 def versions() -> dict[str, str]:

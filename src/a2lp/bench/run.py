@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from a2lp import environment
@@ -137,10 +136,7 @@ def new_record(
         seconds=seconds,
         engine=engine,
         trace=trace,
-        versions=environment.versions(),
-        hardware=environment.hardware(config["device"]),
-        commit=environment.commit(),
-        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        **environment.stamp(config["device"]),
         uniform=method.uniform,
         uses_base=method.uses_base,
     )

@@ -8,7 +8,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -169,11 +168,7 @@ def train(
         "identity": identity,
         "looks": state.looks,
         "seconds": round(time.perf_counter() - began, 1),
-        "versions": environment.versions(),
-        "hardware": environment.hardware("cpu"),
-        "commit": environment.commit(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+    } | environment.stamp()
     write_weights(out, run.head, base.features.shape[1], config.ways, about)
     _checkpoint_path(out).unlink(missing_ok=True)
     return [_look(look) for look in state.looks]

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -153,22 +152,22 @@ def _train(
     progress(Report(1.0, state.seconds, state.step * config.shown, note="choosing the view"))
     views = _choose_view(run, state)
     view = max(views, key=lambda view: views[view].score) if views else config.views[0]
-    record = identity | {
-        "view": str(view),
-        "views": {str(view): asdict(accuracy) for view, accuracy in views.items()},
-        "best": asdict([look for look in state.looks if look.best][-1]),
-        "looks": [asdict(look) for look in state.looks],
-        "seconds": round(state.seconds, 2),
-        "preparation_seconds": round(prepared, 2),
-        "steps": state.step,
-        "images": state.step * config.shown,
-        "stages": compiled,
-        "precision": "bfloat16" if run.bfloat16 else "float32",
-        "versions": environment.versions(),
-        "hardware": environment.hardware(str(device)),
-        "commit": environment.commit(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+    record = (
+        identity
+        | {
+            "view": str(view),
+            "views": {str(view): asdict(accuracy) for view, accuracy in views.items()},
+            "best": asdict([look for look in state.looks if look.best][-1]),
+            "looks": [asdict(look) for look in state.looks],
+            "seconds": round(state.seconds, 2),
+            "preparation_seconds": round(prepared, 2),
+            "steps": state.step,
+            "images": state.step * config.shown,
+            "stages": compiled,
+            "precision": "bfloat16" if run.bfloat16 else "float32",
+        }
+        | environment.stamp(str(device))
+    )
     about = {"run": config.name, "recipe": config.recipe, "base": identity["data"]["base"]}
     save_weights(run.average.net, out / checkpoint.WEIGHTS, about=about, view=view, mean=config.mean, std=config.std)
     checkpoint.write_record(out, record)  # last: it says that the rest is there
