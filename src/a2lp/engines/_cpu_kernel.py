@@ -18,7 +18,7 @@ from numba import njit
 
 from a2lp.engines._cpu_graph import drop_ties, kth_largest, powers, weigh
 from a2lp.engines._cpu_linear import backward, factor, forward, product
-from a2lp.engines._cpu_losses import NO_QUERIES, anchor_loss, query_loss
+from a2lp.engines._cpu_losses import anchor_loss, query_loss
 from a2lp.engines._simd import ALIGN, FAST, ROWS, VECTOR_BYTES, aligned, dot_block, fast_part, round_up
 from a2lp.graph import DEGREE_OFFSET
 
@@ -59,7 +59,7 @@ class Workspace(NamedTuple):
     softmax: Any  # (c,)  float32, for the official numerics
 
 
-THRESHOLD, DEGREE, D_DEGREE, SCALES, INVERSE, PAIR, COUNT, TAIL, MEAN, D_P, N_VECTORS = range(11)
+THRESHOLD, DEGREE, D_DEGREE, SCALES, INVERSE, PAIR, COUNT, MEAN, D_P, N_VECTORS = range(10)
 
 
 def make_workspace(s: int, m: int, d: int, c: int, k: int, dtype: Any) -> Workspace:
@@ -146,12 +146,13 @@ def _to_sphere(V, s, d):
 
 
 @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", _nrt=False)
-def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out, losses, work):
+def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out, losses, work, tails):
     """Algorithm 1 for one task; returns the steps taken and whether a tolerance stopped it.
 
     support (s, d) sorted by class; rest (m, d); codes (s,); order (n,): points in the caller's order, for ties;
     floats, integers: the settings; z_out (n, c), rest first; anchors_out (s, d); losses (steps,); work: a
-    ``Workspace`` for these sizes.
+    ``Workspace`` for these sizes; tails: scratch (m,) where the loss reads the other points, too, else None. With None
+    what only such a loss needs is not even compiled, a quarter of it all.
     """
     s, d = support.shape
     m = len(rest)
@@ -164,13 +165,12 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
     dp, np_, mp, cp = points.shape[1], U.shape[1], across.shape[1], X.shape[1]
     sp, nr, first = len(points) - m, len(U), m // ROWS * ROWS
     threshold, degree, d_degree, scale = vectors[THRESHOLD], vectors[DEGREE], vectors[D_DEGREE], vectors[SCALES]
-    inverse, pair, count, tails = vectors[INVERSE], vectors[PAIR], vectors[COUNT], vectors[TAIL]
+    inverse, pair, count = vectors[INVERSE], vectors[PAIR], vectors[COUNT]
     slack = floats[SLACK]
     V = points[m:]
     none, unit = np.int64(0), np.int64(1)
     zero, one, half = support.dtype.type(0), support.dtype.type(1), support.dtype.type(0.5)
-    reads_rest = integers[QUERIES] != NO_QUERIES
-    read = none if reads_rest else first  # the loss reads Z from here on
+    read = first if tails is None else none  # the loss reads Z from here on
 
     for i in range(m):
         for j in range(d):
@@ -248,7 +248,7 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
         last = step >= updates
         if step < steps:
             losses[step] = anchor_loss(integers[LOSS], X, m, s, c, codes, floats[TAU], floats[SCALE], H, softmax)
-            if reads_rest:
+            if tails is not None:
                 losses[step] += query_loss(
                     integers[QUERIES], X, m, c, floats[TAU], floats[ENTROPY], floats[MARGINAL],
                     adjoint, c, vectors[MEAN], vectors[D_P], tails,
@@ -283,7 +283,7 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
             for q in range(c):
                 tail += X[m + a, q] * H[a, q]
             d_degree[m + a] += half * tail
-        if reads_rest:
+        if tails is not None:
             for i in range(m):
                 d_degree[i] += half * tails[i]
         for i in range(n):

@@ -14,7 +14,7 @@ _part = njit(nogil=True, error_model="numpy", _nrt=False, no_cpython_wrapper=Tru
 
 EXACT, OFFICIAL = NUMERICS.index("exact"), NUMERICS.index("official")
 OTHERS = len(NUMERICS)
-SOFT, NO_QUERIES = QUERY_TERMS.index("soft"), len(QUERY_TERMS)
+SOFT = QUERY_TERMS.index("soft")
 
 
 @_part
