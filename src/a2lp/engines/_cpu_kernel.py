@@ -18,7 +18,7 @@ from numba import njit
 
 from a2lp.engines._cpu_graph import drop_ties, kth_largest, powers, weigh
 from a2lp.engines._cpu_linear import backward, factor, forward, product
-from a2lp.engines._cpu_losses import anchor_loss, query_loss
+from a2lp.engines._cpu_losses import EXACT, NO_QUERIES, OTHERS, exact_loss, official_loss, query_loss
 from a2lp.engines._simd import ALIGN, FAST, ROWS, VECTOR_BYTES, aligned, dot_block, fast_part, round_up
 from a2lp.graph import DEGREE_OFFSET
 
@@ -56,7 +56,6 @@ class Workspace(NamedTuple):
     kth: Any  # (1, np)  each row's k-th largest similarity
     kth_bits: Any  # as integers
     vectors: Any  # (N_VECTORS, np)
-    softmax: Any  # (c,)  float32, for the official numerics
 
 
 THRESHOLD, DEGREE, D_DEGREE, SCALES, INVERSE, PAIR, COUNT, MEAN, D_P, N_VECTORS = range(10)
@@ -76,7 +75,7 @@ def make_workspace(s: int, m: int, d: int, c: int, k: int, dtype: Any) -> Worksp
     arrays = {name: aligned(shape, dtype) for name, shape in shapes.items()}
     as_integers = np.int32 if np.dtype(dtype).itemsize == 4 else np.int64
     views = {"bits": arrays["sim"].view(as_integers), "kth_bits": arrays["kth"].view(as_integers)}
-    return Workspace(**views, rows=np.zeros(np_, np.int64), softmax=np.zeros(c, np.float32), **arrays)
+    return Workspace(**views, rows=np.zeros(np_, np.int64), **arrays)
 
 
 @fast_part
@@ -146,13 +145,14 @@ def _to_sphere(V, s, d):
 
 
 @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", _nrt=False)
-def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out, losses, work, tails):
+def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out, losses, work, rare):
     """Algorithm 1 for one task; returns the steps taken and whether a tolerance stopped it.
 
     support (s, d) sorted by class; rest (m, d); codes (s,); order (n,): points in the caller's order, for ties;
     floats, integers: the settings; z_out (n, c), rest first; anchors_out (s, d); losses (steps,); work: a
-    ``Workspace`` for these sizes; tails: scratch (m,) where the loss reads the other points, too, else None. With None
-    what only such a loss needs is not even compiled, a quarter of it all.
+    ``Workspace`` for these sizes; rare: scratch (m,) and (c,), the latter float32, for a loss that reads the other
+    points or has the official numerics, for ``renormalize`` and ``grad_tol``; else None. With None all that is not even
+    compiled: it would be a third of what the first call waits for.
     """
     s, d = support.shape
     m = len(rest)
@@ -161,7 +161,7 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
     gamma, alpha = floats[GAMMA], floats[ALPHA]
     lanes = VECTOR_BYTES // support.itemsize
     (points, across, sim, bits, power, within, U, slope, share, X, adjoint, XT, H, coefficient, packed, gradient, mean,
-     square, rows, kth, kth_bits, vectors, softmax) = work  # fmt: skip
+     square, rows, kth, kth_bits, vectors) = work  # fmt: skip
     dp, np_, mp, cp = points.shape[1], U.shape[1], across.shape[1], X.shape[1]
     sp, nr, first = len(points) - m, len(U), m // ROWS * ROWS
     threshold, degree, d_degree, scale = vectors[THRESHOLD], vectors[DEGREE], vectors[D_DEGREE], vectors[SCALES]
@@ -170,7 +170,11 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
     V = points[m:]
     none, unit = np.int64(0), np.int64(1)
     zero, one, half = support.dtype.type(0), support.dtype.type(1), support.dtype.type(0.5)
-    read = first if tails is None else none  # the loss reads Z from here on
+    read = first  # the loss reads Z from here on
+    if rare is not None:
+        tails, softmax = rare
+        if integers[QUERIES] != NO_QUERIES:
+            read = none
 
     for i in range(m):
         for j in range(d):
@@ -247,12 +251,17 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
         backward(U, inverse, X, read, nr, nr, np_, cp, lanes, rows)
         last = step >= updates
         if step < steps:
-            losses[step] = anchor_loss(integers[LOSS], X, m, s, c, codes, floats[TAU], floats[SCALE], H, softmax)
-            if tails is not None:
-                losses[step] += query_loss(
-                    integers[QUERIES], X, m, c, floats[TAU], floats[ENTROPY], floats[MARGINAL],
-                    adjoint, c, vectors[MEAN], vectors[D_P], tails,
-                )  # fmt: skip
+            losses[step] = exact_loss(integers[LOSS], X, m, s, c, codes, floats[TAU], floats[SCALE], H)
+            if rare is not None:
+                if integers[LOSS] not in (EXACT, OTHERS):
+                    losses[step] = official_loss(
+                        integers[LOSS], X, m, s, c, codes, floats[TAU], floats[SCALE], H, softmax
+                    )  # fmt: skip
+                if integers[QUERIES] != NO_QUERIES:
+                    losses[step] += query_loss(
+                        integers[QUERIES], X, m, c, floats[TAU], floats[ENTROPY], floats[MARGINAL],
+                        adjoint, c, vectors[MEAN], vectors[D_P], tails,
+                    )  # fmt: skip
             if losses[step] <= floats[LOSS_TOL]:
                 taken, converged, last = step, True, True
             for a in range(s):
@@ -283,7 +292,7 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
             for q in range(c):
                 tail += X[m + a, q] * H[a, q]
             d_degree[m + a] += half * tail
-        if tails is not None:
+        if rare is not None and integers[QUERIES] != NO_QUERIES:
             for i in range(m):
                 d_degree[i] += half * tails[i]
         for i in range(n):
@@ -307,7 +316,7 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
             _multiply_rows(
                 packed, none, np_, unit, points, none, dp, rows, none, kept, gradient, a0 * dp, dp, dp // lanes, lanes
             )
-        if floats[GRAD_TOL] >= 0 or integers[RENORMALIZE]:
+        if rare is not None and (floats[GRAD_TOL] >= 0 or integers[RENORMALIZE]):
             top = _finish_gradient(V, gradient, s, d, integers[RENORMALIZE])
             if top <= floats[GRAD_TOL]:
                 taken, converged = step, True
@@ -315,7 +324,7 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
         if last:
             break
         _move(V, gradient, mean, square, s, d, floats, integers, step)
-        if integers[RENORMALIZE]:
+        if rare is not None and integers[RENORMALIZE]:
             _to_sphere(V, s, d)
 
     for later in range(step + 1, steps):

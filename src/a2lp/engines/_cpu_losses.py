@@ -14,39 +14,45 @@ _part = njit(nogil=True, error_model="numpy", _nrt=False, no_cpython_wrapper=Tru
 
 EXACT, OFFICIAL = NUMERICS.index("exact"), NUMERICS.index("official")
 OTHERS = len(NUMERICS)
-SOFT = QUERY_TERMS.index("soft")
+SOFT, NO_QUERIES = QUERY_TERMS.index("soft"), len(QUERY_TERMS)
 
 
 @_part
-def anchor_loss(kind, Z, m, s, c, codes, tau, scale, H, scratch):
-    """The loss of the anchors, rows m to m + s of Z; its gradient goes into H (s, c); scratch (c,) is float32.
+def exact_loss(kind, Z, m, s, c, codes, tau, scale, H):
+    """The loss of the anchors, rows m to m + s of Z; its gradient goes into H (s, c).
 
-    One function, since each that stands alone compiles for itself and again inside its caller.
+    log(1 + sum_{j != y} exp(tau (z_j - z_y))): the small remainder is summed up, never 1 - p_y.
     """
     zero = Z.dtype.type(0)
     total = zero
-    if kind in (EXACT, OTHERS):
-        # log(1 + sum_{j != y} exp(tau (z_j - z_y))): the small remainder is summed up, never 1 - p_y
-        label = Z.dtype.type(kind == OTHERS)  # taken out of z_y
-        for a in range(s):
-            z, h, y = Z[m + a], H[a], codes[a]
-            own = z[y] - label
-            shift = zero
-            for j in range(c):
-                shift = shift if j == y else max(shift, tau * (z[j] - own))
-            mass = zero
-            for j in range(c):
-                h[j] = zero if j == y else math.exp(tau * (z[j] - own) - shift)
-                mass += h[j]
-            factor = tau * scale / (math.exp(-shift) + mass)
-            wrong = zero
-            for j in range(c):
-                h[j] *= factor
-                wrong += h[j]
-            h[y] = -wrong
-            total += scale * (shift + math.log1p(math.expm1(-shift) + mass))
-        return total
-    # -log(softmax(tau z) + 1e-12) in float32, every operation rounded as PyTorch rounds it
+    label = Z.dtype.type(kind == OTHERS)  # taken out of z_y
+    for a in range(s):
+        z, h, y = Z[m + a], H[a], codes[a]
+        own = z[y] - label
+        shift = zero
+        for j in range(c):
+            shift = shift if j == y else max(shift, tau * (z[j] - own))
+        mass = zero
+        for j in range(c):
+            h[j] = zero if j == y else math.exp(tau * (z[j] - own) - shift)
+            mass += h[j]
+        factor = tau * scale / (math.exp(-shift) + mass)
+        wrong = zero
+        for j in range(c):
+            h[j] *= factor
+            wrong += h[j]
+        h[y] = -wrong
+        total += scale * (shift + math.log1p(math.expm1(-shift) + mass))
+    return total
+
+
+@_part
+def official_loss(kind, Z, m, s, c, codes, tau, scale, H, scratch):
+    """The same as the published code has it; scratch (c,) is float32.
+
+    -log(softmax(tau z) + 1e-12) in float32, every operation rounded as PyTorch rounds it.
+    """
+    total = Z.dtype.type(0)
     tau32, scale32, e = np.float32(tau), np.float32(scale), scratch
     warp = kind == OFFICIAL
     width = 1

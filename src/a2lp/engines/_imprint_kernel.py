@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from a2lp.engines._cpu_losses import anchor_loss
+from a2lp.engines._cpu_losses import EXACT, exact_loss, official_loss
 from a2lp.engines._simd import BLOCK, FAST, ROWS, VECTOR_BYTES, aligned, dot_block, fast_part, make_product, round_up
 
 _product = make_product(BLOCK, subtract=False, indexed=False)
@@ -96,7 +96,10 @@ def fine_tune(codes, c, kind, floats, rates, losses, work):
             length = _length(W[q])
             for i in range(s):
                 Z[i, q] -= half * (lengths[i] + length)
-        losses[step] = anchor_loss(kind, Z, none, s, c, codes, floats[TAU], floats[SCALE], H, softmax)
+        if kind == EXACT:
+            losses[step] = exact_loss(kind, Z, none, s, c, codes, floats[TAU], floats[SCALE], H)
+        else:
+            losses[step] = official_loss(kind, Z, none, s, c, codes, floats[TAU], floats[SCALE], H, softmax)
         for q in range(c):
             pull[q] = 0
             for i in range(s):

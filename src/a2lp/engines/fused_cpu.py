@@ -48,7 +48,7 @@ class FusedCPU:
                 settings.n_neighbors, settings.steps, settings.updates,
                 _cpu_losses.OTHERS if terms.anchors == "others" else NUMERICS.index(settings.numerics),
                 settings.optimizer == "adam", settings.renormalize, n_classes,
-                QUERY_TERMS.index(terms.queries),
+                QUERY_TERMS.index(terms.queries) if terms.on_queries else _cpu_losses.NO_QUERIES,
             ],
             np.int64,
         )  # fmt: skip
@@ -56,19 +56,21 @@ class FusedCPU:
         losses = np.empty((b, settings.steps), dtype)
         steps, converged = np.empty(b, np.int64), np.empty(b, bool)
 
+        usual = settings.numerics == "exact" and not (terms.on_queries or settings.renormalize)
+        usual = usual and settings.grad_tol is None
         own = threading.local()  # each core's memory, used for task after task
 
         def solve(i: int) -> None:
             if not hasattr(own, "space"):
                 own.space = kernel.make_workspace(s, m, d, n_classes, settings.n_neighbors, dtype)
                 own.z, own.anchors = np.empty((m + s, n_classes), dtype), np.empty((s, d), dtype)
-                own.tails = np.empty(m, dtype) if terms.on_queries else None
+                own.rare = None if usual else (np.empty(m, dtype), np.empty(n_classes, np.float32))
             by_class = np.argsort(codes[i], kind="stable")
             # the caller's order, support first, in places of the kernel's order, rest first
             order = np.concatenate([m + np.argsort(by_class, kind="stable"), np.arange(m)])
             steps[i], converged[i] = kernel.solve_task(
                 np.ascontiguousarray(support[i][by_class]), np.ascontiguousarray(rest[i]), codes[i][by_class],
-                order, floats, integers, own.z, own.anchors, losses[i], own.space, own.tails,
+                order, floats, integers, own.z, own.anchors, losses[i], own.space, own.rare,
             )  # fmt: skip
             z[i] = own.z[order]
             anchors[i, by_class] = own.anchors
