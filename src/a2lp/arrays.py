@@ -5,7 +5,7 @@ A library is recognised by the arrays that come in; nothing is imported for the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -105,7 +105,24 @@ def chunks(total: int, size: int) -> Iterator[slice]:
         yield slice(start, min(start + size, total))
 
 
-def concat_batches(parts: list[Any], join: Callable[[list[Array]], Array]) -> Any:
-    """Join a list of equal NamedTuples field by field; a field that is None stays None."""
-    first = parts[0]
-    return type(first)(*(None if field[0] is None else join(list(field)) for field in zip(*parts, strict=True)))
+def collect(total: int, parts: Iterable[Any]) -> Any:
+    """NamedTuples of consecutive blocks of tasks as one of all, field by field; a field that is None stays None.
+
+    Each block is put in its place and let go, so that memory never holds the whole twice.
+    """
+    whole, start = None, 0
+    for part in parts:
+        stop = start + part[0].shape[0]
+        if whole is None:
+            if stop == total:
+                return part
+            whole = type(part)(*(x if x is None else _room(total, x) for x in part))
+        for place, x in zip(whole, part, strict=True):
+            if x is not None:
+                place[start:stop, ...] = x
+        start = stop
+    return whole
+
+
+def _room(total: int, x: Array) -> Array:
+    return namespace(x).empty((total, *x.shape[1:]), dtype=x.dtype, device=device(x))

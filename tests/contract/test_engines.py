@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -163,6 +164,23 @@ def test_chunks_and_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     np.testing.assert_array_equal(split.scores, whole.scores)
     assert seen == [(task, task + 1, step) for task in range(9) for step in range(10)]
     assert split.engine == "batched" and "callback" in split.reason
+
+
+def test_memory_holds_the_answers_once() -> None:
+    rng = np.random.default_rng(0)
+    tasks = 3000
+    one = rng.random((1, 5, 640), np.float32), np.arange(5)[None], rng.random((1, 15, 640), np.float32)
+    batch = a2lp.TaskBatch(*(np.broadcast_to(x, (tasks, *x.shape[1:])) for x in one))
+    method = a2lp.create("a2lp", steps=1, n_neighbors=10)
+    method.predict(batch[:2])  # compiled
+    tracemalloc.start()
+    try:
+        answer = method.predict(batch)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    size = sum(x.nbytes for x in vars(answer).values() if isinstance(x, np.ndarray))
+    assert peak < 1.6 * size  # and a block's work
 
 
 def test_auto_says_which_engine_and_why() -> None:

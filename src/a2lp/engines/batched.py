@@ -15,7 +15,7 @@ from a2lp.arrays import (
     Namespace,
     cholesky_solve,
     chunks,
-    concat_batches,
+    collect,
     is_numpy,
     kth_largest,
     namespace,
@@ -53,8 +53,8 @@ class Batched:
 
         # with a callback, one after another: it need not be thread-safe
         on_cores = is_numpy(xp) and callback is None and len(parts) > 1
-        results = map_on_cores(solve, parts) if on_cores else [solve(part) for part in parts]
-        joined: Result = concat_batches(results, lambda arrays: xp.concat(arrays, axis=0))
+        results = map_on_cores(solve, parts) if on_cores else map(solve, parts)
+        joined: Result = collect(tasks, results)
         return joined
 
 

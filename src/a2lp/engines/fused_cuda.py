@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from a2lp.arrays import chunks, concat_batches, is_torch, namespace
+from a2lp.arrays import chunks, collect, is_torch, namespace
 from a2lp.engines import _nvrtc
 from a2lp.engines.contract import Callback, Problem, Result, Settings
 from a2lp.errors import InputError
@@ -42,16 +42,15 @@ class FusedCUDA:
         reason = refusal(problem, settings, calls_back=callback is not None)
         if reason:
             raise InputError(f"engine='fused_cuda' cannot run this: {reason}. Use engine='auto' or 'batched'.")
-        xp = namespace(problem.support)
         b, s, d = problem.support.shape
         m = problem.rest.shape[1]
         per_task = 4 * (2 * m * _padded(d) + 2 * m * m + 5 * s * _padded(d) + settings.steps)
         parts = chunks(b, max(1, _CHUNK_BYTES // per_task))
-        results = [
+        results = (
             _solve(Problem(problem.support[p], problem.rest[p], problem.codes[p], problem.n_classes), settings)
             for p in parts
-        ]
-        joined: Result = concat_batches(results, lambda arrays: xp.concat(arrays, axis=0))
+        )
+        joined: Result = collect(b, results)
         return joined
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from array_api_compat import device
 
-from a2lp.arrays import Array, chunks, concat_batches, is_numpy, kth_largest, namespace, one_hot
+from a2lp.arrays import Array, chunks, collect, is_numpy, kth_largest, namespace, one_hot
 from a2lp.cores import map_on_cores
 from a2lp.engines import em
 from a2lp.methods._maths import rooted, unit_gram
@@ -109,7 +109,7 @@ class A2LPEM(Method):
         tasks = points.support.shape[0]
         if is_numpy(xp):
             parts = [_tasks(points, part) for part in chunks(tasks, _TASKS)]
-            found = concat_batches(map_on_cores(self._run, parts), lambda arrays: xp.concat(arrays, axis=0))
+            found = collect(tasks, map_on_cores(self._run, parts))
         else:
             found = self._run(points)
         return found, em.choose(points.support)

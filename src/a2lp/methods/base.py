@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from array_api_compat import device
 
-from a2lp.arrays import Array, chunks, concat_batches, namespace, on_host, softmax
+from a2lp.arrays import Array, chunks, collect, namespace, on_host, softmax
 from a2lp.errors import InputError, UnknownNameError
 from a2lp.preprocess import NAMES as PREPROCESS_NAMES
 from a2lp.preprocess import USES_BASE, preprocess
@@ -103,13 +103,15 @@ class Method(ABC):
                 "a2lp.TaskBatch(support, support_labels, query)."
             )
         self._check(batch)
-        xp = namespace(batch.support)
-        outcomes, engine = [], None
-        for part in chunks(batch.n_tasks, self._tasks_at_once(batch)):
-            outcome, engine = self._solve(self._points(batch[part]), _shifted(callback, part.start))
-            outcomes.append(outcome)
-        assert engine is not None
-        found = concat_batches(outcomes, lambda arrays: xp.concat(arrays, axis=0))
+        engine = "", ""
+
+        def solved() -> Iterator[Outcome]:
+            nonlocal engine
+            for part in chunks(batch.n_tasks, self._tasks_at_once(batch)):
+                outcome, engine = self._solve(self._points(batch[part]), _shifted(callback, part.start))
+                yield outcome
+
+        found = collect(batch.n_tasks, solved())
         return Prediction(
             scores=found.scores,
             probabilities=softmax(self.tau * found.scores),
