@@ -240,11 +240,15 @@ def memory(record: dict[str, Any]) -> str:
         for line in found
     ]
     more = found[1]["n_tasks"] / found[0]["n_tasks"]
-    growth = found[1]["peak"] / found[0]["peak"]
-    verdict = "bounded" if growth < more / 2 else "not yet bounded at these numbers"
+    growth, beside = (
+        (found[1]["peak"] - part * found[1]["result"]) / (found[0]["peak"] - part * found[0]["result"])
+        for part in (0, 1)
+    )
+    verdict = "bounded" if beside < more / 2 else "not yet bounded at these numbers"
     return (
         f"\nTasks are solved in blocks. Beyond the input, 1-shot tasks took at most {' and '.join(lines)}: "
-        f"{growth:.1f} times the memory for {more:.0f} times the tasks, {verdict}.\n"
+        f"{growth:.1f} times the memory for {more:.0f} times the tasks; without the answers {beside:.1f} times, "
+        f"{verdict}.\n"
     )
 
 
