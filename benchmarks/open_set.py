@@ -1,6 +1,6 @@
 """Strangers among the points: ``novelty`` beside one minus the largest probability.
 
-    .venv/bin/python benchmarks/open_set.py          # measure (about a minute), keep the record, fill docs/classify.md
+    .venv/bin/python benchmarks/open_set.py          # measure (half a minute), keep the record, fill docs/classify.md
     .venv/bin/python benchmarks/open_set.py --docs   # fill the page from the record
 
 Ten classes are drawn from a bundled set of novel classes; five of them get labels, all points of all ten are in the

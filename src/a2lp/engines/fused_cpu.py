@@ -56,8 +56,8 @@ class FusedCPU:
         losses = np.empty((b, settings.steps), dtype)
         steps, converged = np.empty(b, np.int64), np.empty(b, bool)
 
-        usual = settings.numerics == "exact" and not (terms.on_queries or settings.renormalize)
-        usual = usual and settings.grad_tol is None
+        tolerant = settings.grad_tol is not None
+        usual = settings.numerics == "exact" and not (terms.on_queries or settings.renormalize or tolerant)
         own = threading.local()  # each core's memory, used for task after task
 
         def solve(i: int) -> None:
