@@ -408,18 +408,32 @@ def test_too_few_images_for_a_step(folder, tmp_path):
 def test_a_worse_look_does_not_replace_the_best(folder):
     run = Run(config(recalibrate=1), load(folder, "train"), load(folder, "val"), torch.device("cpu"), 1)
     run.step(0, 0.01)
-    state, averaged = Progress(step=1), run.average.state()
+    state, averaged = Progress(step=1), run.averages[0].state()
     first = take_look(run, state, 0.01, 1)
-    for name, value in run.average.state().items():
+    for name, value in run.averages[0].state().items():
         assert torch.equal(value, averaged[name]), name  # trying other statistics leaves the average as it is
     kept = state.best_state
     with torch.no_grad():
-        for parameter in run.average.net.parameters():
+        for parameter in run.averages[0].net.parameters():
             parameter.zero_()
     second = take_look(run, state, 0.01, 1)
     assert (first.best, second.best) == (True, False)
     assert first.one_shot > second.one_shot == pytest.approx(20)
     assert state.best_state is kept
+
+
+def test_of_two_averages_the_better_is_kept(folder):
+    settings = config(recalibrate=0, average=[0.0, 0.9])
+    run = Run(settings, load(folder, "train"), load(folder, "val"), torch.device("cpu"), 1)
+    run.step(0, 0.01)
+    slow = run.averages[1].state()
+    with torch.no_grad():
+        for parameter in run.averages[0].net.parameters():
+            parameter.zero_()
+    state = Progress(step=1)
+    assert take_look(run, state, 0.01, 1).decay == 0.9
+    for name, value in slow.items():
+        assert torch.equal(value, state.best_state[name]), name
 
 
 def test_from_images_to_features_without_a_terminal(folder, tmp_path, monkeypatch):

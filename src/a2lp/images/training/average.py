@@ -1,4 +1,4 @@
-"""The exponential average of a network's weights, and batch norm measured anew for it."""
+"""An exponential average of a network's weights, and batch norm measured anew for it."""
 
 from __future__ import annotations
 

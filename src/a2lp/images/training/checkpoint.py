@@ -38,6 +38,8 @@ class Look:
         Which statistics that accuracy is of: ``averaged`` or ``recalibrated``.
     best : bool
         Whether this is the best until then.
+    decay : float or None
+        Decay of the average of the weights that was the best of all; None in records of runs that had but one.
     """
 
     step: int
@@ -50,6 +52,7 @@ class Look:
     five_shot: float | None
     batch_norm: str
     best: bool
+    decay: float | None = None
 
 
 @dataclass

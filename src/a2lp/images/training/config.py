@@ -37,7 +37,7 @@ _WHOLE |= {"looks": 1, "look_tasks": 1, "look_images": 20}
 _NUMBERS: tuple[tuple[tuple[str, ...], str, Callable[[float], bool]], ...] = (
     (("epochs", "minutes", "lr"), "above 0", lambda x: x > 0),
     (("stop", "momentum"), "above 0, at most 1", lambda x: 0 < x <= 1),
-    (("smoothing", "average", "jitter", "weight_decay"), "of at least 0, below 1", lambda x: 0 <= x < 1),
+    (("smoothing", "jitter", "weight_decay"), "of at least 0, below 1", lambda x: 0 <= x < 1),
     (("mixup", "rotation_weight", "checkpoint_seconds"), "of at least 0", lambda x: x >= 0),
 )
 
@@ -74,8 +74,8 @@ class TrainConfig:
         SGD with Nesterov momentum; decay of what has two axes or more; ``warmup`` in steps.
     smoothing : float
         Label smoothing of the classes.
-    average : float
-        Decay of the exponential average of weights; 0 for none.
+    average : tuple of float
+        Decays of exponential averages of the weights; the one that is best at a look is meant there. 0 for none.
     crop_area, crop_aspect : (float, float), optional
         Random crops: their part of the image's area, and their width over height.
     shift : int
@@ -103,7 +103,7 @@ class TrainConfig:
     mixup: float
     weight_decay: float
     smoothing: float
-    average: float
+    average: tuple[float, ...]
     dataset: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
     mean: tuple[float, float, float] = IMAGENET_MEAN
@@ -145,6 +145,8 @@ class TrainConfig:
         for name in ("mean", "std", "crop_area", "crop_aspect"):
             if values.get(name) is not None:
                 values[name] = tuple(values[name])
+        decays = values["average"]
+        values["average"] = tuple(decays) if isinstance(decays, list | tuple) else (decays,)
         values["kept"] = _view(values["kept"])
         values["views"] = tuple(map(_view, values["views"]))
         config = cls(**values)
@@ -173,7 +175,9 @@ class TrainConfig:
 
     def as_json(self) -> dict[str, Any]:
         """Every setting, as JSON can hold it."""
-        values = asdict(self) | {"kept": str(self.kept), "views": [str(view) for view in self.views]}
+        average = self.average if len(self.average) > 1 else self.average[0]
+        views = [str(view) for view in self.views]
+        values = asdict(self) | {"kept": str(self.kept), "views": views, "average": average}
         plain: dict[str, Any] = json.loads(json.dumps(values))
         return plain
 
@@ -214,6 +218,10 @@ def _check(config: TrainConfig) -> None:
         value = getattr(config, name)
         if value is not None and not (len(value) == length and min(value) > 0):
             raise InputError(f"{name}={list(value)} must be {length} positive numbers.")
+    if not config.average or not all(isinstance(x, int | float) and 0 <= x < 1 for x in config.average):
+        raise InputError(
+            f"average={list(config.average)} must be numbers of at least 0, below 1. Give one, such as 0.999."
+        )
     if not config.views:
         raise InputError('views is empty; give at least one, such as ["96/76/84"].')
     if config.crop_area is None and config.size > config.kept.output:

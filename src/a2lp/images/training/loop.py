@@ -169,7 +169,8 @@ def _train(
         | environment.stamp(str(device))
     )
     about = {"run": config.name, "recipe": config.recipe, "base": identity["data"]["base"]}
-    save_weights(run.average.net, out / checkpoint.WEIGHTS, about=about, view=view, mean=config.mean, std=config.std)
+    best = run.averages[0].net  # as _choose_view left it
+    save_weights(best, out / checkpoint.WEIGHTS, about=about, view=view, mean=config.mean, std=config.std)
     checkpoint.write_record(out, record)  # last: it says that the rest is there
     (out / checkpoint.CHECKPOINT).unlink(missing_ok=True)
     return record
@@ -213,11 +214,11 @@ def take_look(run: Run, state: Progress, lr: float, steps: int) -> Look:
             f"the loss is {loss} after step {state.step}: training has diverged at lr={run.config.lr}. Lower lr, or "
             "raise warmup."
         )
-    accuracy, statistics, best = None, "averaged", True
+    accuracy, statistics, best, decay = None, "averaged", True, run.averages[0].decay
     if run.validation is None:
-        state.best_state = run.average.state()
+        state.best_state = run.averages[0].state()
     else:
-        statistics, accuracy, weights = max(run.accuracies(state.step), key=lambda found: found[1].score)
+        decay, statistics, accuracy, weights = max(run.accuracies(state.step), key=lambda found: found.accuracy.score)
         best = state.best_score is None or accuracy.score > state.best_score
         if best:
             state.best_score, state.best_state = accuracy.score, weights
@@ -232,6 +233,7 @@ def take_look(run: Run, state: Progress, lr: float, steps: int) -> Look:
         five_shot=None if accuracy is None else accuracy.five,
         batch_norm=statistics,
         best=best,
+        decay=decay,
     )
     state.looks.append(look)
     return look
@@ -240,8 +242,9 @@ def take_look(run: Run, state: Progress, lr: float, steps: int) -> Look:
 def _choose_view(run: Run, state: Progress) -> dict[View, Accuracy]:
     """Take the best weights back, and measure them at every candidate view; without validation, at none."""
     assert state.best_state is not None
-    run.average.net.load_state_dict(state.best_state)
-    return {} if run.validation is None else {view: run.accuracy(view) for view in run.config.views}
+    net = run.averages[0].net
+    net.load_state_dict(state.best_state)
+    return {} if run.validation is None else {view: run.accuracy(net, view) for view in run.config.views}
 
 
 @contextmanager

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from a2lp.errors import InputError
 from a2lp.images.backbones import network
@@ -22,6 +22,15 @@ from a2lp.images.training.validate import Accuracy, Validation
 
 _LOG = logging.getLogger(__name__)
 _EPOCH, _STEP, _RECALIBRATION = range(3)  # separate streams of random numbers
+
+
+class Candidate(NamedTuple):
+    """Weights that a look may keep."""
+
+    decay: float  # of the average
+    batch_norm: str  # ``averaged`` or ``recalibrated``
+    accuracy: Accuracy
+    state: State
 
 
 class Run:
@@ -56,7 +65,7 @@ class Run:
         classes, labels = np.unique(base.labels, return_inverse=True)
         net: Any = network(config.backbone, seed=config.seed, **config.options)
         self.model = Classifier(net, len(classes)).to(device, memory_format=torch.channels_last)
-        self.average = Average(net, config.average)
+        self.averages = [Average(net, decay) for decay in config.average]
         self.optimizer = _sgd(self.model, config, device)
         self.normalise = Normalise(config, device)
         self.validation = None if val is None else Validation(val, config, device, workers)
@@ -73,7 +82,8 @@ class Run:
             group["lr"] = lr
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.average.update(step)
+        for average in self.averages:
+            average.update(step)
         self.loss_sum += value.detach()
 
     def compile(self) -> str:
@@ -95,32 +105,34 @@ class Run:
             buffer.copy_(value)
         return said
 
-    def accuracies(self, step: int) -> Iterator[tuple[str, Accuracy, State]]:
-        """Accuracy on validation classes of the averaged weights, with averaged and with new batch norm statistics."""
-        assert self.validation is not None
-        view, net, averaged = self.config.views[0], self.average.net, self.average.state()
-        yield "averaged", self.accuracy(view), averaged
-        if self.config.recalibrate:
-            with self._autocast():
-                recalibrate(net, self._plain_batches(step))
-            yield "recalibrated", self.accuracy(view), self.average.state()
-            net.load_state_dict(averaged)
+    def accuracies(self, step: int) -> Iterator[Candidate]:
+        """Accuracy on validation classes of each average, with averaged and with new batch norm statistics."""
+        view = self.config.views[0]
+        for average in self.averages:
+            averaged = average.state()
+            yield Candidate(average.decay, "averaged", self.accuracy(average.net, view), averaged)
+            if self.config.recalibrate:
+                with self._autocast():
+                    recalibrate(average.net, self._plain_batches(step))
+                yield Candidate(average.decay, "recalibrated", self.accuracy(average.net, view), average.state())
+                average.net.load_state_dict(averaged)
 
-    def accuracy(self, view: Any) -> Accuracy:
-        """Accuracy of the averaged weights as they are."""
+    def accuracy(self, net: nn.Module, view: Any) -> Accuracy:
+        """Accuracy of a network on validation classes."""
         assert self.validation is not None
         with self._autocast():
-            return self.validation.accuracy(self.average.net, view)
+            return self.validation.accuracy(net, view)
 
     def tensors(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
-        average = self.average.net.state_dict()
-        return {"model": self.model.state_dict(), "average": average, "optimizer": self.optimizer.state_dict()}
+        averages = [average.net.state_dict() for average in self.averages]
+        return {"model": self.model.state_dict(), "averages": averages, "optimizer": self.optimizer.state_dict()}
 
     def restore(self, tensors: dict[str, Any]) -> None:
         """Go on from what a checkpoint kept."""
         self.model.load_state_dict(tensors["model"])
-        self.average.net.load_state_dict(tensors["average"])
+        for average, state in zip(self.averages, tensors["averages"], strict=True):
+            average.net.load_state_dict(state)
         self.optimizer.load_state_dict(tensors["optimizer"])
 
     def _batch(self, step: int) -> Batch:
