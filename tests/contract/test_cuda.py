@@ -155,3 +155,69 @@ def test_what_does_not_fit_goes_to_batched_and_says_so() -> None:
         a2lp.create("a2lp", steps=2, engine="fused_cuda").predict(a2lp.TaskBatch(support.cuda(), codes, query.cuda()))
     small = on_gpu(random_batch("unequal shots"))
     assert a2lp.create("a2lp", steps=2, n_neighbors=5, renormalize=True).predict(small).engine == "batched"
+
+
+EM_SHAPES = {
+    # shots of each class, queries
+    "paper, 1-shot": ([1] * 5, 75),
+    "paper, 5-shot": ([5] * 5, 75),
+    "two ways": ([3, 3], 14),
+    "twenty ways": ([1] * 20, 60),
+    "unequal shots": ([1, 4, 2, 1, 3], 29),
+    "one query": ([2] * 5, 1),
+    "fewer queries than classes": ([1] * 5, 4),
+    "matrices that do not fit": ([2] * 5, 250),
+}
+
+EM_VARIANTS: dict[str, dict[str, Any]] = {
+    "estimated": {},
+    "uniform": {"marginal": "uniform"},
+    "weight of shares": {"share_weight": 1.0, "prior": 0.5},
+    "local whitening": {"preprocess": "l2", "local_whitening": True},
+    "uniform, local whitening": {"preprocess": "l2", "local_whitening": True, "marginal": "uniform"},
+    "no rounds": {"rounds": 0},
+}
+
+
+def em_batch(shape: str, b: int = 6, seed: int = 0) -> tuple[Any, Any, Any]:
+    shots, m = EM_SHAPES[shape]
+    c, rng = len(shots), np.random.default_rng(seed)
+    centres, tasks = rng.normal(size=(b, c, 64)), np.arange(b)[:, None]
+    codes = np.stack([rng.permutation(np.repeat(np.arange(c), shots)) for _ in range(b)])
+    support = centres[tasks, codes] + 0.8 * rng.normal(size=(*codes.shape, 64))
+    query = centres[tasks, rng.integers(0, c, (b, m))] + 0.8 * rng.normal(size=(b, m, 64))
+    return support, codes, query
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("variant", EM_VARIANTS)
+@pytest.mark.parametrize("shape", EM_SHAPES)
+def test_em_is_that_of_the_processor(shape: str, variant: str, dtype: torch.dtype) -> None:
+    batch, method = em_batch(shape), a2lp.create("a2lp_em", **EM_VARIANTS[variant])
+    expected = method.predict(a2lp.TaskBatch(*batch))
+    found = method.predict(on_gpu(batch, dtype))
+    assert (expected.engine, found.engine) == ("fused_cpu", "fused_cuda")
+    assert found.scores.dtype == dtype
+    atol = 1e-9 if dtype.itemsize == 8 else 2e-3
+    np.testing.assert_allclose(found.probabilities.cpu(), expected.probabilities, rtol=0, atol=atol)
+    np.testing.assert_allclose(found.anchors.cpu(), expected.anchors, rtol=0, atol=10 * atol)
+
+
+@pytest.mark.parametrize("marginal", ["estimated", "uniform"])
+def test_em_labels_of_many_tasks(marginal: str) -> None:
+    cub = features.load("cub")
+    tasks = draw("balanced", cub.labels, seed=1, n_way=5, n_shot=1, n_query=15, n_tasks=1000)
+    drawn = tasks.batch(cub.features.astype(np.float32))
+    method = a2lp.create("a2lp_em", marginal=marginal)
+    expected = method.predict(a2lp.TaskBatch(drawn.support, tasks.support_labels, drawn.query))
+    found = method.predict(on_gpu((drawn.support, tasks.support_labels, drawn.query)))
+    assert (expected.labels != found.labels).mean() <= 0.001
+
+
+def test_em_of_tasks_too_large_is_batched_and_says_so() -> None:
+    support, codes, query = torch.rand(1, 4, 16), [[0, 0, 1, 1]], torch.rand(1, 1100, 16)
+    found = a2lp.create("a2lp_em").predict(a2lp.TaskBatch(support.cuda(), codes, query.cuda()))
+    assert found.engine == "batched" and "1024" in found.reason
+    codes = [list(range(200))]
+    found = a2lp.create("a2lp_em").predict(a2lp.TaskBatch(torch.rand(1, 200, 16).cuda(), codes, query[:, :300].cuda()))
+    assert found.engine == "batched" and "shared memory" in found.reason

@@ -46,6 +46,14 @@ def available() -> str | None:
     return None
 
 
+@cache
+def shared_limit(device: Any) -> int:
+    """Bytes of shared memory that a block may have on a torch device."""
+    import torch
+
+    return int(torch.cuda.get_device_properties(device).shared_memory_per_block_optin)
+
+
 def _check(status: int, what: str) -> None:
     if status:
         name = ctypes.c_char_p()

@@ -1,4 +1,4 @@
-"""Expectation-maximisation on the graph: compiled for NumPy arrays, batched products in any other library.
+"""Expectation-maximisation on the graph: compiled for NumPy arrays and for CUDA, batched products elsewhere.
 
 All of it is a matter of inner products: a class mean is a weighted sum of the task's points, so that its distances
 follow from the (n, n) matrix of inner products and from the weights.
@@ -12,6 +12,7 @@ import numpy as np
 from array_api_compat import device
 
 from a2lp.arrays import Array, is_numpy, namespace, one_hot
+from a2lp.engines import _em_cuda
 from a2lp.engines._special import digamma
 from a2lp.graph import neighbours, normalise, share, tie_slack
 
@@ -33,11 +34,14 @@ class Settings(NamedTuple):
     uniform: bool  # whether every class has equally many queries
 
 
-def choose(gram: Array) -> tuple[str, str]:
-    """Which engine ``run`` takes, and the reason in words."""
-    if is_numpy(namespace(gram)):
+def choose(points: Array, n: int, n_classes: int) -> tuple[str, str]:
+    """Which engine ``run`` takes for tasks of n points in arrays like ``points``, and the reason in words."""
+    if is_numpy(namespace(points)):
         return "fused_cpu", "NumPy arrays: all rounds of a task in one compiled call"
-    return "batched", "all tasks a round at a time, on any array library"
+    refusal = _em_cuda.refusal(points, n, n_classes)
+    if refusal is None:
+        return "fused_cuda", "torch tensors on a GPU: all rounds of all tasks in one launch"
+    return "batched", f"all tasks a round at a time, on any array library; fused_cuda does not run here: {refusal}"
 
 
 def run(gram: Array, codes: Array, n_classes: int, settings: Settings) -> Array:
@@ -56,8 +60,12 @@ def run(gram: Array, codes: Array, n_classes: int, settings: Settings) -> Array:
     # a uniform marginal of fewer points than classes says nothing
     uniform = settings.uniform and n - codes.shape[1] >= n_classes
     settings = settings._replace(n_neighbors=min(settings.n_neighbors, n - 1), uniform=uniform)
-    if choose(gram)[0] == "fused_cpu":
+    engine, _ = choose(gram, n, n_classes)
+    if engine == "fused_cpu":
         return _compiled(np.ascontiguousarray(gram), np.asarray(codes, np.int64), n_classes, settings)
+    if engine == "fused_cuda":
+        params = _cuda_params(n, codes.shape[1], n_classes, settings)
+        return _em_cuda.run(gram, _smoothing(gram, settings), codes, params)
     return _batched(gram, codes, n_classes, settings)
 
 
@@ -86,16 +94,27 @@ def _compiled(gram: Array, codes: Array, n_classes: int, settings: Settings) -> 
     return shares
 
 
+def _cuda_params(n: int, s: int, n_classes: int, settings: Settings) -> _em_cuda.Params:
+    floats = settings.temperature, settings.prior, *settings.share_weights, UNEQUAL, LEAST
+    return _em_cuda.Params(*floats, n, s, n_classes, settings.rounds, SINKHORN_ROUNDS * settings.uniform)
+
+
+def _smoothing(gram: Array, settings: Settings) -> Array:
+    """(I - alpha S)^-1, S the normalised graph of the inner products (b, n, n)."""
+    xp = namespace(gram)
+    eye = xp.eye(gram.shape[-1], dtype=gram.dtype, device=device(gram))
+    sim = xp.where(eye > 0, -1.0, xp.clip(gram, min=0.0))
+    chosen = share(neighbours(sim, settings.n_neighbors), gram.dtype)
+    graph = normalise(chosen * xp.clip(sim, min=0.0) ** settings.gamma)
+    return xp.linalg.inv(eye - settings.alpha * graph)
+
+
 def _batched(gram: Array, codes: Array, n_classes: int, settings: Settings) -> Array:
     xp = namespace(gram)
     b, n, _ = gram.shape
     s = codes.shape[1]
     where = device(gram)
-    eye = xp.eye(n, dtype=gram.dtype, device=where)
-    sim = xp.where(eye > 0, -xp.ones_like(gram), xp.clip(gram, min=0.0))
-    chosen = share(neighbours(sim, settings.n_neighbors), gram.dtype)
-    graph = normalise(chosen * xp.clip(sim, min=0.0) ** settings.gamma)
-    smoothing = xp.linalg.inv(eye - settings.alpha * graph)
+    smoothing = _smoothing(gram, settings)
     given = xp.matrix_transpose(one_hot(codes, n_classes, gram.dtype))  # (b, c, s)
     squares = xp.linalg.diagonal(gram)[:, None, :]
 

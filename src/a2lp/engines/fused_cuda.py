@@ -70,7 +70,7 @@ def refusal(problem: Problem, settings: Settings, *, calls_back: bool = False) -
     _, s, d = problem.support.shape
     m = problem.rest.shape[1]
     needs = _shared_bytes(s, m, d, problem.n_classes, settings.n_neighbors)
-    has = _shared_limit(problem.support.device)
+    has = _nvrtc.shared_limit(problem.support.device)
     if needs > has:
         return f"a task of {s} + {m} points needs {needs} bytes of shared memory, and this device has {has} for a block"
     return _nvrtc.available()
@@ -103,13 +103,6 @@ def _near(s: int, k: int) -> int:
 
 
 @cache
-def _shared_limit(device: Any) -> int:
-    import torch
-
-    return int(torch.cuda.get_device_properties(device).shared_memory_per_block_optin)
-
-
-@cache
 def _kernel(device: Any, s: int, m: int, d: int, c: int, k: int, gamma3: bool) -> tuple[_nvrtc.Kernel, int]:
     """The kernel, and how many of its blocks the device holds."""
     import torch
@@ -120,7 +113,7 @@ def _kernel(device: Any, s: int, m: int, d: int, c: int, k: int, gamma3: bool) -
     # blocks hide each other's waiting; the driver keeps 1 KB of each for itself. A lane has four sums for every tile of
     # 16 points by 8 anchors, and some 100 registers more.
     sums = 4 * -(-s // 8) * (_sixteens(m) + _sixteens(s)) // 16
-    fit = (_shared_limit(device) + 1024) // (shared + 1024), 65536 // (32 * WARPS * min(sums + 100, 255))
+    fit = (_nvrtc.shared_limit(device) + 1024) // (shared + 1024), 65536 // (32 * WARPS * min(sums + 100, 255))
     blocks = max(1, min(*fit))
     sizes = {
         "S": s, "M": m, "N": s + m, "C": c, "K": k, "DP": d, "GAMMA3": int(gamma3), "WARPS": WARPS, "BLOCKS": blocks,

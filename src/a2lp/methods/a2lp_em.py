@@ -112,7 +112,8 @@ class A2LPEM(Method):
             found = collect(tasks, map_on_cores(self._run, parts))
         else:
             found = self._run(points)
-        return found, em.choose(points.support)
+        n = points.support.shape[1] + points.rest.shape[1]
+        return found, em.choose(points.support, n, points.n_classes)
 
     def _run(self, points: Points) -> Outcome:
         xp = namespace(points.support)
