@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from a2lp.arrays import Array, namespace
 from a2lp.errors import UnknownNameError
@@ -53,6 +55,12 @@ class Adam(NamedTuple):
         # eps = 0 and a zero gradient: no step, not 0/0
         denominator = xp.where(denominator > 0, denominator, xp.ones_like(denominator))
         return Moments(mean, square, count), (-self.lr / (1 - b1**count)) * (mean / denominator)
+
+    def rates(self, steps: int) -> np.ndarray[Any, Any]:
+        """For compiled loops (steps, 2): each step's rate, and what the root in the denominator is multiplied by."""
+        b1, b2 = self.betas
+        counts = np.arange(1, steps + 1)
+        return np.stack([self.lr / (1 - b1**counts), 1 / np.sqrt(1 - b2**counts)], axis=1)
 
 
 class GradientDescent(NamedTuple):

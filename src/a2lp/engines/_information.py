@@ -25,13 +25,6 @@ def parameters(tau: float, objective: tuple[float, float, float, float], adam: A
     return np.array([tau, *objective, b1, 1 - b1, b2, 1 - b2, adam.eps], dtype)
 
 
-def make_rates(adam: Adam, steps: int, dtype: Any) -> Any:
-    """At each step (steps, 2): Adam's rate, and what the root in its denominator is multiplied with."""
-    b1, b2 = adam.betas
-    counts = np.arange(1, steps + 1)
-    return np.stack([adam.lr / (1 - b1**counts), 1 / np.sqrt(1 - b2**counts)], axis=1).astype(dtype)
-
-
 @fast_part
 def probabilities(L, P, shift, total, c):
     """Softmax over the classes of the logits L into P; L becomes its logarithm."""

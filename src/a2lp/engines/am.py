@@ -149,12 +149,12 @@ def _compiled(
 ) -> tuple[Array, Array]:
     """All rounds of a task in one call, without the GIL; tasks are spread over all cores."""
     from a2lp.engines import _am_kernel as kernel
-    from a2lp.engines._information import make_rates, parameters
+    from a2lp.engines._information import parameters
 
     (b, m, d), s, c = points.shape, codes.shape[1], centroids.shape[1]
     kind = points.dtype.type
     floats = parameters(settings.tau, settings.objective, adam, kind)
-    rates = make_rates(adam, steps - 1, kind)
+    rates = adam.rates(steps - 1).astype(kind)
     alpha, same, slack = kind(settings.alpha), kind(SAME * np.finfo(kind).eps), kind(tie_slack(points.dtype))
     z, found = np.empty((b, m, c), kind), np.empty_like(centroids)
     own = threading.local()  # each core's memory, used for task after task

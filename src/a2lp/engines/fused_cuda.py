@@ -16,6 +16,7 @@ from a2lp.engines import _nvrtc
 from a2lp.engines.contract import Callback, Problem, Result, Settings
 from a2lp.errors import InputError
 from a2lp.losses import CROSS_ENTROPY, NUMERICS
+from a2lp.optimizers import Adam
 
 WARPS, PIECE = 8, 8  # of a task; and as in the kernel, dimensions of a warp's piece
 _CHUNK_BYTES = 2 << 30
@@ -170,12 +171,12 @@ def _solve(problem: Problem, settings: Settings) -> Result:
 
 @cache
 def _rates(device: Any, lr: float, beta1: float, beta2: float, updates: int) -> Any:
-    """What Adam multiplies the first moment by and the root of the second, step by step (updates, 2)."""
+    """``Adam.rates`` on the device (updates, 2)."""
     import torch
 
-    t = torch.arange(1, max(updates, 1) + 1, dtype=torch.float64)
     beta1, beta2 = torch.tensor([beta1, beta2], dtype=torch.float32).tolist()  # as the kernel has them
-    return torch.stack([lr / (1 - beta1**t), 1 / (1 - beta2**t).sqrt()], dim=1).to(device, torch.float32)
+    rates = Adam(lr, (beta1, beta2)).rates(max(updates, 1))
+    return torch.from_numpy(rates).to(device, torch.float32)
 
 
 def _power_of_two(rest: Any, support: Any) -> Any:

@@ -99,8 +99,7 @@ def _compiled(
     c, dtype = weights.shape[1], support.dtype
     b1, b2 = adam.betas
     floats = np.array([tau, 1.0 / s, b1, 1 - b1, b2, 1 - b2, adam.eps], dtype)
-    counts = np.arange(1, steps + 1)
-    rates = np.stack([adam.lr / (1 - b1**counts), 1 / np.sqrt(1 - b2**counts)], axis=1).astype(dtype)
+    rates = adam.rates(steps).astype(dtype)
     losses = np.empty((b, steps), dtype)
     own = threading.local()  # each core's memory, used for task after task
 

@@ -103,11 +103,11 @@ def _compiled(
 ) -> Array:
     """All steps of a task in one call, without the GIL; tasks are spread over all cores."""
     from a2lp.engines import _tim_kernel as kernel
-    from a2lp.engines._information import make_rates, parameters
+    from a2lp.engines._information import parameters
 
     (b, n, d), s = points.shape, codes.shape[1]
     c, dtype = weights.shape[1], points.dtype
-    floats, rates = parameters(tau, objective, adam, dtype), make_rates(adam, steps, dtype)
+    floats, rates = parameters(tau, objective, adam, dtype), adam.rates(steps).astype(dtype)
     found = np.empty_like(weights)
     own = threading.local()  # each core's memory, used for task after task
 
