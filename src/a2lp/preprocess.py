@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from a2lp.arrays import Array, like, namespace
 from a2lp.errors import InputError, ShapeError, UnknownNameError
 
@@ -41,14 +43,22 @@ def preprocess(name: str, points: Array, base: Any = None) -> Array:
 def l2(points: Array) -> Array:
     """Each vector divided by its Euclidean norm; a zero vector stays zero."""
     xp = namespace(points)
+    with np.errstate(over="ignore"):
+        squares = xp.vecdot(points, points)
+    # of these squares neither the sum nor the largest left the range of float32
+    if not bool(xp.all((squares > 1e-30 * points.shape[-1]) & (squares < 1e30))):
+        points = _in_range(points)
+        squares = xp.vecdot(points, points)
+    norm = xp.sqrt(squares[..., None])
+    return points / xp.where(norm > 0, norm, xp.ones_like(norm))
+
+
+def _in_range(points: Array) -> Array:
+    """Vectors whose squares would leave the range of float32, divided by their largest entry; others as they are."""
+    xp = namespace(points)
     largest = xp.maximum(xp.max(points, axis=-1, keepdims=True), -xp.min(points, axis=-1, keepdims=True))
-    one = xp.ones_like(largest)
-    # the squares of float32 vectors of this size stay in range; others are brought to size first
     in_range = ((largest > 1e-15) & (largest < 1e15)) | (largest == 0)
-    if not bool(xp.all(in_range)):
-        points = points / xp.where(in_range, one, largest)
-    norm = xp.sqrt(xp.vecdot(points, points)[..., None])
-    return points / xp.where(norm > 0, norm, one)
+    return points / xp.where(in_range, xp.ones_like(largest), largest)
 
 
 def plc(points: Array, centre: Array | None = None) -> Array:

@@ -17,6 +17,7 @@ from a2lp.engines import em
 from a2lp.engines._special import digamma as our_digamma
 from a2lp.errors import InputError, UnknownNameError
 from a2lp.features import BaseStatistics, load, load_base
+from a2lp.methods.a2lp_em import _locally_whitened
 from a2lp.tasks import samplers
 
 Array = np.ndarray[Any, Any]
@@ -153,6 +154,37 @@ def test_compiled_and_batched_agree(base: BaseStatistics, dtype: torch.dtype, pr
     np.testing.assert_allclose(
         ours.probabilities, other.probabilities, rtol=0, atol=1e-9 if dtype.itemsize == 8 else 2e-3
     )
+
+
+def spread_points(kind: str, n: int, dtype: type) -> Array:
+    """Inner products (3, n, n) of unit points."""
+    rng = np.random.default_rng(n)
+    x = unit(rng.normal(size=(3, n, 3 if kind == "opposite" else 24)))
+    if kind == "equal":
+        x[:] = x[:, :1]
+    elif kind == "tied":
+        x = x[:, np.arange(n) // 3]
+    elif kind == "opposite":  # most neighbours are at obtuse angles
+        x[:, 1::2] = -x[:, ::2][:, : n // 2]
+    gram = (x @ x.swapaxes(1, 2)).astype(dtype)
+    return np.maximum(gram, gram.swapaxes(1, 2))
+
+
+@pytest.mark.parametrize("n", [2, 3, 13, 14, 30, 80])
+@pytest.mark.parametrize("kind", ["any", "equal", "tied", "opposite"])
+def test_compiled_local_whitening_is_the_array_one(kind: str, n: int) -> None:
+    gram = spread_points(kind, n, np.float64)
+    expected = _locally_whitened(torch.asarray(gram.copy())).numpy()
+    np.testing.assert_allclose(_locally_whitened(gram), expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("n", [2, 6, 40, 80, 200])
+def test_points_that_are_all_equal_have_nothing_to_whiten(n: int) -> None:
+    """What is left of their spread is the rounding of inner products, here of any sign."""
+    noise = np.random.default_rng(n).integers(-3, 4, size=(50, n, n)) * np.finfo(np.float32).eps
+    gram = (1 + noise + noise.swapaxes(1, 2)).astype(np.float32)
+    for form in (gram.copy(), torch.asarray(gram)):
+        np.testing.assert_allclose(_locally_whitened(form), 1, rtol=0, atol=1e-5)
 
 
 def test_unlabelled_points_help() -> None:

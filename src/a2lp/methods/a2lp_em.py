@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from array_api_compat import device
 
 from a2lp.arrays import Array, chunks, collect, is_numpy, kth_largest, namespace, one_hot
@@ -199,18 +200,31 @@ def _locally_whitened(gram: Array) -> Array:
     a factor, made unit. By the Woodbury identity this takes n by n matrices alone.
     """
     xp = namespace(gram)
-    n = gram.shape[-1]
+    n, eps = gram.shape[-1], float(xp.finfo(gram.dtype).eps)
+    neighbours, least_ridge, least_square = min(_LOCAL_NEIGHBOURS, n - 1), 4 * (n + 16) * eps, 32 * eps
+    if is_numpy(xp):
+        return _compiled_whitening(gram, neighbours, [_LOCAL_RIDGE / n, least_ridge, least_square])
     eye = xp.eye(n, dtype=gram.dtype, device=device(gram))
     others = gram - 4.0 * eye  # a point is no neighbour of its own
-    near = xp.astype(others >= kth_largest(others, min(_LOCAL_NEIGHBOURS, n - 1)), gram.dtype)
+    near = xp.astype(others >= kth_largest(others, neighbours), gram.dtype)
     averages = near / xp.sum(near, axis=-1, keepdims=True)
     across = gram - averages @ gram  # E X'
     within = across - across @ xp.matrix_transpose(averages)  # E E'
     spread = xp.sum(xp.clip(xp.linalg.diagonal(within), min=0.0), axis=-1)[:, None, None]
-    # points that are all equal have no spread: nothing is divided by zero
-    ridge = _LOCAL_RIDGE / n * spread + 1e-12
+    # points that are all equal have no spread but rounding: nothing is divided by that
+    ridge = _LOCAL_RIDGE / n * spread + least_ridge
     taken = xp.matrix_transpose(across) @ xp.linalg.solve(within + ridge * eye, across)
-    return unit_gram(gram - taken, 32 * float(xp.finfo(gram.dtype).eps))
+    return unit_gram(gram - taken, least_square)
+
+
+def _compiled_whitening(gram: Array, neighbours: int, constants: list[float]) -> Array:
+    """The same in compiled code, in place: NumPy has neither a fast k-th largest nor products with few neighbours."""
+    from a2lp.engines import _local_kernel as kernel
+
+    gram = np.ascontiguousarray(gram)
+    work = kernel.make_workspace(gram.shape[-1], gram.dtype)
+    kernel.whiten_tasks(gram, neighbours, np.array(constants, gram.dtype), work)
+    return gram
 
 
 def _rooted(x: Array) -> Array:
