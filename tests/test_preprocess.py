@@ -149,6 +149,25 @@ def test_by_name() -> None:
         preprocess("l3", points)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_points_are_overwritten_only_where_they_may_be(name: str) -> None:
+    given = np.random.default_rng(0).normal(size=(2, 4, 3))
+    given[0, 0] = 0
+    points, base = given.copy(), statistics([0.1, 0.2, 0.3])
+    found = preprocess(name, points, base)
+    assert (points == given).all()
+    assert (preprocess(name, points, base, overwrite=True) == found).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_batch_is_left_as_it_was(name: str) -> None:
+    support, query = np.split(np.random.default_rng(0).normal(size=(2, 8, 3)), [3], axis=1)
+    batch = a2lp.TaskBatch(support.copy(), [[0, 1, 1], [1, 0, 1]], query.copy())
+    a2lp.create("prototypical", preprocess=name, base=statistics([0.1, 0.2, 0.3])).predict(batch)
+    assert (batch.support == support).all()
+    assert (batch.query == query).all()
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("size", [1e20, 2e37, 1e-20, 1e-30, 1e-37])
 def test_float32_of_any_size_has_its_direction(library: str, size: float) -> None:

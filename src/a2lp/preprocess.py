@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from a2lp.arrays import Array, like, namespace
+from a2lp.arrays import Array, is_numpy, like, namespace
 from a2lp.errors import InputError, ShapeError, UnknownNameError
 
 NAMES = ("l2", "plc", "cl2n", "whiten", "none")
@@ -18,7 +18,7 @@ USES_BASE = ("cl2n", "whiten")  # these need statistics of the base classes
 _PLC_OFFSET = 1e-6  # inside the power, as in the authors' code: a zero entry becomes +1e-3
 
 
-def preprocess(name: str, points: Array, base: Any = None) -> Array:
+def preprocess(name: str, points: Array, base: Any = None, *, overwrite: bool = False) -> Array:
     """Apply a preprocessing by name to the points of each task.
 
     Parameters
@@ -27,21 +27,29 @@ def preprocess(name: str, points: Array, base: Any = None) -> Array:
     points : array (b, n, d)
     base : BaseStatistics, optional
         What is known of the base classes; ``cl2n`` and ``whiten`` need it, the others ignore it.
+    overwrite : bool
+        Whether the points may be lost: NumPy's are then not copied where that can be helped.
     """
     if name == "l2":
-        return l2(points)
+        return l2(points, overwrite=overwrite)
     if name == "plc":
         return plc(points)
     if name in USES_BASE:
         mean = like(require_base(name, base, points.shape[-1]).mean, points, dtype=points.dtype)
-        return l2(points - mean) if name == "cl2n" else whiten(points, mean, like(base.whitening, points, points.dtype))
+        if name == "whiten":
+            return whiten(points, mean, like(base.whitening, points, points.dtype))
+        if overwrite and is_numpy(namespace(points)):
+            points -= mean
+        else:
+            points = points - mean
+        return l2(points, overwrite=True)
     if name == "none":
         return points
     raise UnknownNameError("preprocess", name, NAMES)
 
 
-def l2(points: Array) -> Array:
-    """Each vector divided by its Euclidean norm; a zero vector stays zero."""
+def l2(points: Array, *, overwrite: bool = False) -> Array:
+    """Each vector divided by its Euclidean norm; a zero vector stays zero. ``overwrite`` is that of ``preprocess``."""
     xp = namespace(points)
     with np.errstate(over="ignore"):
         squares = xp.vecdot(points, points)
@@ -50,7 +58,11 @@ def l2(points: Array) -> Array:
         points = _in_range(points)
         squares = xp.vecdot(points, points)
     norm = xp.sqrt(squares[..., None])
-    return points / xp.where(norm > 0, norm, xp.ones_like(norm))
+    norm = xp.where(norm > 0, norm, xp.ones_like(norm))
+    if overwrite and is_numpy(xp):
+        points /= norm
+        return points
+    return points / norm
 
 
 def _in_range(points: Array) -> Array:
@@ -90,7 +102,7 @@ def power_l2(points: Array) -> Array:
 
 def whiten(points: Array, mean: Array, matrix: Array) -> Array:
     """The base classes' mean subtracted, their spread within classes made round, then L2."""
-    return l2((points - mean) @ matrix)
+    return l2((points - mean) @ matrix, overwrite=True)
 
 
 def require_base(name: str, base: Any, n_dims: int) -> Any:

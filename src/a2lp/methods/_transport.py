@@ -47,7 +47,7 @@ class TransportMethod(Method):
     def _unit_gram(self, points: Points) -> Array:
         """Inner products (b, n, n) of all points made unit, the support first."""
         xp = namespace(points.support)
-        x = xp.concat([points.support, points.rest], axis=1)  # (b, n, d)
+        x = points.vectors  # (b, n, d)
         if self.preprocess == "none":
             x = rooted(x, self.power)
         return unit_gram(x @ xp.matrix_transpose(x))

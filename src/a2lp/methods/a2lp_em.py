@@ -118,7 +118,7 @@ class A2LPEM(Method):
 
     def _run(self, points: Points) -> Outcome:
         xp = namespace(points.support)
-        x = xp.concat([points.support, points.rest], axis=1)
+        x = points.vectors
         shares = em.run(self._gram(x, points), points.codes, points.n_classes, self._settings())  # (b, c, n)
         s = points.support.shape[1]
         queries = xp.matrix_transpose(shares[:, :, s : s + points.n_query])
@@ -157,7 +157,7 @@ class A2LPEM(Method):
 
 
 def _tasks(points: Points, part: slice) -> Points:
-    return Points(points.support[part], points.rest[part], points.codes[part], points.n_classes, points.n_query)
+    return points._replace(vectors=points.vectors[part], codes=points.codes[part])
 
 
 def _all_alike(x: Array) -> Array:

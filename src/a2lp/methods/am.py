@@ -90,10 +90,10 @@ class AM(Method):
         )
 
     def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
-        support, rest, codes, n_classes, n_query = points
+        everything, codes, n_classes, n_query = points
+        support, rest = points.support, points.rest
         xp = namespace(support)
         b, s, _ = support.shape
-        everything = xp.concat([support, rest], axis=1)
         settings = self._settings(s / n_classes, everything.shape[1] + n_classes)
         means = class_means(support, codes, n_classes)
         z, centroids = am.run(everything, codes, means, settings, self.steps, Adam(self.lr, self.betas, self.eps))

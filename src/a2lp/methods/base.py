@@ -29,11 +29,20 @@ _DEVICE_BLOCK_BYTES = 1 << 30
 class Points(NamedTuple):
     """A block of preprocessed tasks."""
 
-    support: Array  # (b, s, d)
-    rest: Array  # (b, q + u, d)  queries first
+    vectors: Array  # (b, s + q + u, d)  support first, then queries
     codes: Array  # (b, s)
     n_classes: int
     n_query: int
+
+    @property
+    def support(self) -> Array:
+        """Labelled vectors (b, s, d)."""
+        return self.vectors[:, : self.codes.shape[1], :]
+
+    @property
+    def rest(self) -> Array:
+        """Vectors that are not labelled (b, q + u, d), queries first."""
+        return self.vectors[:, self.codes.shape[1] :, :]
 
 
 class Outcome(NamedTuple):
@@ -138,9 +147,8 @@ class Method(ABC):
         return _block_size(batch)
 
     def _points(self, batch: TaskBatch) -> Points:
-        points = preprocess(self.preprocess, batch.points, self.base)
-        s = batch.n_support
-        return Points(points[:, :s, :], points[:, s:, :], batch.codes, batch.n_classes, batch.n_query)
+        vectors = preprocess(self.preprocess, batch.points, self.base, overwrite=True)
+        return Points(vectors, batch.codes, batch.n_classes, batch.n_query)
 
 
 DIRECT = ("direct", "a closed form; there is nothing to choose")

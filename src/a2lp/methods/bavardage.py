@@ -59,7 +59,7 @@ class BAVARDAGE(Method):
 
     def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
         xp = namespace(points.support)
-        x = xp.concat([points.support, points.rest], axis=1)  # (b, n, d)
+        x = points.vectors  # (b, n, d)
         base = require_base("bavardage", self.base, x.shape[-1])
         whitened, places = _whitened(x, like(base.sphere_factor, x, x.dtype))
         uniform = self.marginal == "uniform"

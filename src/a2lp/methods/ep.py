@@ -51,7 +51,7 @@ class EP(Method):
     def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
         xp = namespace(points.support)
         s, q, c = points.support.shape[1], points.n_query, points.n_classes
-        vectors = xp.concat([points.support, points.rest], axis=1)  # (b, n, d)
+        vectors = points.vectors  # (b, n, d)
         vectors = xp.linalg.inv(_resisting(vectors, self.alpha_vectors)) @ vectors
         labels = one_hot(points.codes, c, vectors.dtype)  # (b, s, c)
         none = xp.zeros((labels.shape[0], points.rest.shape[1], c), dtype=labels.dtype, device=device(labels))

@@ -56,7 +56,7 @@ class ICI(Method):
 
     def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
         xp = namespace(points.support)
-        everything = xp.concat([points.support, points.rest], axis=1)
+        everything = points.vectors
         gram = to_numpy(everything @ xp.matrix_transpose(everything)).astype(np.float64)  # (b, n, n)
         codes = to_numpy(points.codes).astype(np.int64)
         axes = _principal_axes(gram, int(self.n_components))

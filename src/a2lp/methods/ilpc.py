@@ -104,7 +104,7 @@ class ILPC(Method):
         xp = namespace(points.support)
         where = device(points.support)
         (b, s, _), m, c = points.support.shape, points.rest.shape[1], points.n_classes
-        x = xp.concat([points.support, points.rest], axis=1)  # (b, n, d)
+        x = points.vectors  # (b, n, d)
         if self.preprocess == "none":
             x = l2(x)  # the graph is about cosines
         n_neighbors = self.n_neighbors or (15 if s == c else 20)

@@ -51,7 +51,7 @@ class PADDLE(Method):
         xp = namespace(points.support)
         s = points.support.shape[1]
         labels = xp.matrix_transpose(one_hot(points.codes, points.n_classes, points.support.dtype))  # (b, c, s)
-        vectors = xp.concat([points.support, points.rest], axis=1)  # (b, n, d)
+        vectors = points.vectors  # (b, n, d)
         scaled = _by_range(vectors, s)
         gram = scaled @ xp.matrix_transpose(scaled)  # (b, n, n)
         # means are weighted sums of points, so their distances follow from the points' inner products

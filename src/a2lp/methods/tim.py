@@ -88,7 +88,8 @@ class TIMGD(_TIM):
         return 1.0
 
     def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
-        support, rest, codes, n_classes, _ = points
+        support, rest = points.support, points.rest
+        codes, n_classes = points.codes, points.n_classes
         order = self._order(support.shape[1] / n_classes)
         weights = tim.run(
             support,
@@ -156,10 +157,10 @@ class TIMADM(_TIM):
         require_number("support_weight", self.support_weight, rule, lambda v: v > 0, "The paper uses 0.1.")
 
     def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
-        support, rest, codes, n_classes, _ = points
+        everything, codes, n_classes, _ = points
+        support, rest = points.support, points.rest
         xp = namespace(support)
         s, m = support.shape[1], rest.shape[1]
-        everything = xp.concat([support, rest], axis=1)
         gram = everything @ xp.matrix_transpose(everything)  # (b, n, n)
         labels = one_hot(codes, n_classes, support.dtype)
         counts = xp.sum(labels, axis=1, keepdims=True)

@@ -55,7 +55,7 @@ class TPN(Method):
     def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
         xp = namespace(points.support)
         s, q, c = points.support.shape[1], points.n_query, points.n_classes
-        vectors = xp.concat([points.support, points.rest], axis=1)  # (b, n, d)
+        vectors = points.vectors  # (b, n, d)
         distances = gram_distances(vectors @ xp.matrix_transpose(vectors))  # (b, n, n)
         smooth = self._smooth(distances)
         eye = xp.eye(vectors.shape[1], dtype=vectors.dtype, device=device(vectors))
