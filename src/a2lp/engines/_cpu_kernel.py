@@ -164,7 +164,7 @@ def solve_task(floats, integers, codes, order, rates, losses, work, rare):
     multiplied with; losses (steps,): filled up to the last step; work: a ``Workspace`` with the task in it, where
     afterwards ``X`` has Z, rest first, and ``points`` has the anchors; rare: scratch (m,) and (c,), the latter float32,
     for a loss that reads the other points or has the official numerics, for ``renormalize`` and ``grad_tol``; else
-    None. With None all that is not even compiled: the first call then waits for a third less.
+    None. With None all that is not even compiled: the first call then waits for a quarter less.
     """
     (points, across, sim, bits, power, U, slope, share, X, adjoint, XT, H, coefficient, packed, gradient, mean, square,
      every, rows, kth, kth_bits, vectors) = work  # fmt: skip
