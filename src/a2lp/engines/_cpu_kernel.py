@@ -23,27 +23,25 @@ from a2lp.engines._simd import ALIGN, FAST, ROWS, VECTOR_BYTES, aligned, dot_blo
 from a2lp.graph import DEGREE_OFFSET
 
 # places in the vectors of parameters
-GAMMA, ALPHA, TAU, SCALE, LR, BETA1, BETA2, EPS, LOSS_TOL, GRAD_TOL, SLACK, ENTROPY, MARGINAL = range(13)
+GAMMA, ALPHA, TAU, SCALE, BETA1, BETA2, EPS, LOSS_TOL, GRAD_TOL, SLACK, ENTROPY, MARGINAL = range(12)
 NEIGHBORS, STEPS, UPDATES, LOSS, ADAM, RENORMALIZE, CLASSES, QUERIES = range(8)
 
 
-_multiply = product(subtract=False, indexed=False)
-_multiply_rows = product(subtract=False, indexed=True)
+_multiply = product(subtract=False, indexed=True)
 
 
 class Workspace(NamedTuple):
     """The memory of one task's run, of one type; made once and used for task after task."""
 
-    points: Any  # (m + sp, dp)  rest, then anchors
+    points: Any  # (m + sp + ROWS, dp)  rest, then anchors
     across: Any  # (d, mp)  rest, transposed
     sim: Any  # (m + sp + ROWS, np)
     bits: Any  # sim as integers
     power: Any  # (m + sp + ROWS, np)
-    within: Any  # (sp, sp)  anchors by anchors
     U: Any  # (nr, np)  W, then the factor
     slope: Any  # (sp, np)  derivatives of the powers in the anchors' rows
     share: Any  # (sp, np)
-    X: Any  # (nr, cp)  Z and the adjoint, side by side
+    X: Any  # (m + sp + ROWS, cp)  Z and the adjoint, side by side
     adjoint: Any  # (nr, cp)  where the adjoint is solved, as far up as dL/dZ is not zero
     XT: Any  # (2 c, np)
     H: Any  # (sp, c)  dL/dZ of the anchors
@@ -52,6 +50,7 @@ class Workspace(NamedTuple):
     gradient: Any  # (sp, dp)
     mean: Any  # (sp, dp)
     square: Any  # (sp, dp)
+    every: Any  # (d,)  0, 1, ..
     rows: Any  # (np,)
     kth: Any  # (1, np)  each row's k-th largest similarity
     kth_bits: Any  # as integers
@@ -65,17 +64,34 @@ def make_workspace(s: int, m: int, d: int, c: int, k: int, dtype: Any) -> Worksp
     """Memory for tasks of s anchors, m other points, d dimensions, c classes and k neighbours."""
     sp, nr = round_up(s, ROWS), round_up(s + m, ROWS)
     dp, mp, cp = round_up(d, ALIGN), round_up(m, ALIGN), round_up(2 * c, ALIGN)
-    np_ = round_up(max(nr, c, k), ALIGN)
+    np_ = round_up(max(nr, m + sp, c, k), ALIGN)
+    many = m + sp + ROWS
     shapes = {
-        "points": (m + sp, dp), "across": (d, mp), "sim": (m + sp + ROWS, np_), "power": (m + sp + ROWS, np_),
-        "within": (sp, sp), "U": (nr, np_), "slope": (sp, np_), "share": (sp, np_), "X": (nr, cp),
-        "adjoint": (nr, cp), "XT": (2 * c, np_), "H": (sp, c), "coefficient": (ROWS, np_), "packed": (ROWS, np_),
-        "gradient": (sp, dp), "mean": (sp, dp), "square": (sp, dp), "kth": (1, np_), "vectors": (N_VECTORS, np_),
+        "points": (many, dp), "across": (d, mp), "sim": (many, np_), "power": (many, np_), "U": (nr, np_),
+        "slope": (sp, np_), "share": (sp, np_), "X": (many, cp), "adjoint": (nr, cp), "XT": (2 * c, np_), "H": (sp, c),
+        "coefficient": (ROWS, np_), "packed": (ROWS, np_), "gradient": (sp, dp), "mean": (sp, dp), "square": (sp, dp),
+        "kth": (1, np_), "vectors": (N_VECTORS, np_),
     }  # fmt: skip
     arrays = {name: aligned(shape, dtype) for name, shape in shapes.items()}
+    arrays["vectors"][THRESHOLD, s + m :] = np.inf
     as_integers = np.int32 if np.dtype(dtype).itemsize == 4 else np.int64
     views = {"bits": arrays["sim"].view(as_integers), "kth_bits": arrays["kth"].view(as_integers)}
-    return Workspace(**views, rows=np.zeros(np_, np.int64), **arrays)
+    return Workspace(**views, every=np.arange(d), rows=np.zeros(np_, np.int64), **arrays)
+
+
+def fill(work: Workspace, support: Any, rest: Any) -> None:
+    """Put a task's points (s, d) and (m, d) there, and all else as it is before the first step.
+
+    In NumPy, as is what reads the answer: a loop in compiled code is compiled for longer than it ever runs.
+    """
+    (s, d), m = support.shape, len(rest)
+    work.points[:m, :d] = rest
+    work.points[m : m + s, :d] = support
+    work.across[:, :m] = rest.T
+    work.mean[:] = 0
+    work.square[:] = 0
+    work.U[m + s :] = 0
+    np.fill_diagonal(work.U[m + s :, m + s :], 1)
 
 
 @fast_part
@@ -94,27 +110,22 @@ def _coefficients(a, X, XT, slope, share, scale, d_degree, m, np_, c, alpha, pai
 
 
 @fast_part
-def _move(V, gradient, mean, square, s, d, floats, integers, step):
+def _move(points, m, gradient, mean, square, floats, adam, rate, correction):
     """One optimiser step on the anchors, as in optimizers.py."""
-    kind = V.dtype.type
-    lr = floats[LR]
-    b1, b2, eps, one, zero = floats[BETA1], floats[BETA2], floats[EPS], kind(1), kind(0)
-    # float() would leave these in float32, where 1 - 0.999 has four digits
-    rate = kind(np.float64(lr) / (1.0 - np.float64(b1) ** (step + 1)))
-    correction = kind(1.0 / math.sqrt(1.0 - np.float64(b2) ** (step + 1)))
-    for a in range(s):
-        if not integers[ADAM]:
-            for j in range(d):
-                V[a, j] -= lr * gradient[a, j]
-            continue
-        for j in range(d):
+    b1, b2, eps = floats[BETA1], floats[BETA2], floats[EPS]
+    one, zero = points.dtype.type(1), points.dtype.type(0)
+    for a in range(len(gradient)):
+        for j in range(gradient.shape[1]):
             g = gradient[a, j]
-            mu = b1 * mean[a, j] + (one - b1) * g
-            nu = b2 * square[a, j] + (one - b2) * g * g
-            mean[a, j] = mu
-            square[a, j] = nu
-            denominator = math.sqrt(nu) * correction + eps
-            V[a, j] -= rate * mu / denominator if denominator > zero else zero
+            move = rate * g
+            if adam:
+                mu = b1 * mean[a, j] + (one - b1) * g
+                nu = b2 * square[a, j] + (one - b2) * g * g
+                mean[a, j] = mu
+                square[a, j] = nu
+                denominator = math.sqrt(nu) * correction + eps
+                move = rate * mu / denominator if denominator > zero else zero
+            points[m + a, j] -= move
 
 
 @fast_part
@@ -144,82 +155,59 @@ def _to_sphere(V, s, d):
                 V[a, j] /= length
 
 
-@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", _nrt=False)
-def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out, losses, work, rare):
+@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", _nrt=False, no_cfunc_wrapper=True)
+def solve_task(floats, integers, codes, order, rates, losses, work, rare):
     """Algorithm 1 for one task; returns the steps taken and whether a tolerance stopped it.
 
-    support (s, d) sorted by class; rest (m, d); codes (s,); order (n,): points in the caller's order, for ties;
-    floats, integers: the settings; z_out (n, c), rest first; anchors_out (s, d); losses (steps,); work: a
-    ``Workspace`` for these sizes; rare: scratch (m,) and (c,), the latter float32, for a loss that reads the other
-    points or has the official numerics, for ``renormalize`` and ``grad_tol``; else None. With None all that is not even
-    compiled: the first call then waits for 7 s instead of 10.
+    floats, integers: the settings; codes (s,): the anchors' classes, sorted; order (n,): points in the caller's
+    order, for ties; rates (steps, 2): the optimiser's rate at each step, and what the root in Adam's denominator is
+    multiplied with; losses (steps,): filled up to the last step; work: a ``Workspace`` with the task in it, where
+    afterwards ``X`` has Z, rest first, and ``points`` has the anchors; rare: scratch (m,) and (c,), the latter float32,
+    for a loss that reads the other points or has the official numerics, for ``renormalize`` and ``grad_tol``; else
+    None. With None all that is not even compiled: the first call then waits for a quarter less.
     """
-    s, d = support.shape
-    m = len(rest)
-    n = m + s
+    (points, across, sim, bits, power, U, slope, share, X, adjoint, XT, H, coefficient, packed, gradient, mean, square,
+     every, rows, kth, kth_bits, vectors) = work  # fmt: skip
+    s, n, d = len(codes), len(order), len(across)
+    m = n - s
     k, steps, updates, c = integers[NEIGHBORS], integers[STEPS], integers[UPDATES], integers[CLASSES]
     gamma, alpha = floats[GAMMA], floats[ALPHA]
-    lanes = VECTOR_BYTES // support.itemsize
-    (points, across, sim, bits, power, within, U, slope, share, X, adjoint, XT, H, coefficient, packed, gradient, mean,
-     square, rows, kth, kth_bits, vectors) = work  # fmt: skip
+    lanes = VECTOR_BYTES // points.itemsize
     dp, np_, mp, cp = points.shape[1], U.shape[1], across.shape[1], X.shape[1]
-    sp, nr, first = len(points) - m, len(U), m // ROWS * ROWS
+    sp, nr, first = len(gradient), len(U), m // ROWS * ROWS
     threshold, degree, d_degree, scale = vectors[THRESHOLD], vectors[DEGREE], vectors[D_DEGREE], vectors[SCALES]
     inverse, pair, count = vectors[INVERSE], vectors[PAIR], vectors[COUNT]
     slack = floats[SLACK]
-    V = points[m:]
     none, unit = np.int64(0), np.int64(1)
-    zero, one, half = support.dtype.type(0), support.dtype.type(1), support.dtype.type(0.5)
+    zero, one, half = points.dtype.type(0), points.dtype.type(1), points.dtype.type(0.5)
     read = first  # the loss reads Z from here on
     if rare is not None:
         tails, softmax = rare
         if integers[QUERIES] != NO_QUERIES:
             read = none
 
-    for i in range(m):
-        for j in range(d):
-            points[i, j] = rest[i, j]
-            across[j, i] = rest[i, j]
-    for a in range(s):
-        for j in range(d):
-            V[a, j] = support[a, j]
-            mean[a, j] = zero
-            square[a, j] = zero
-    for i in range(n, np_):
-        threshold[i] = np.inf
-
-    # what no step changes: similarities of points that stay
-    for i0 in range(0, m, ROWS):
-        _multiply(points, i0 * dp, dp, unit, across, none, mp, rows, none, d, sim, i0 * np_, np_, mp // lanes, lanes)
-    for i in range(m):
-        powers(sim, power, slope, i, none, m, gamma)
-        sim[i, i] = -one
-        power[i, i] = zero
-        for j in range(m, np_):
-            sim[i, j] = -one
-
     taken, converged = steps, False
+    moved = none  # points from here on are new: the first step computes all similarities, those after it the anchors'
     for step in range(steps + 1):
-        for i0 in range(0, sp, ROWS):
+        for i0 in range(moved, m + sp, ROWS):
             _multiply(
-                V, i0 * dp, dp, unit, across, none, mp, rows, none, d, sim, (m + i0) * np_, np_, mp // lanes, lanes
+                points, i0 * dp, dp, unit, across, none, mp, every, none, d, sim, i0 * np_, np_, mp // lanes, lanes
             )
-            for j0 in range(i0, sp, ROWS):
-                dot_block(V, i0 * dp, V, j0 * dp, dp, dp, within, i0 * sp + j0, sp)
-        for a in range(s):
-            for b in range(a, s):
-                sim[m + a, m + b] = within[a, b]
-                sim[m + b, m + a] = within[a, b]
-        for a in range(s):
-            powers(sim, power, slope, m + a, a, n, gamma)
-            sim[m + a, m + a] = -one
-            power[m + a, m + a] = zero
-            for j in range(n, np_):
-                sim[m + a, j] = -one
+        for i0 in range(m, m + sp, ROWS):
+            for j0 in range(m, i0 + 1, ROWS):
+                dot_block(points, i0 * dp, points, j0 * dp, dp, dp, sim, i0 * np_ + j0, np_)
+        for i in range(m, n):
+            for j in range(m, i):
+                sim[j, i] = sim[i, j]
+        for i in range(moved, n):
+            powers(sim, power, slope, i, max(i - m, none), n, gamma)
+            sim[i, i] = -one
+            power[i, i] = zero
+        moved = m
         for i in range(m):
-            for a in range(s):
-                sim[i, m + a] = sim[m + a, i]
-                power[i, m + a] = power[m + a, i]
+            for j in range(m, n):
+                sim[i, j] = sim[j, i]
+                power[i, j] = power[j, i]
         for i in range(n):
             kth_bits[0, i] = kth_largest(bits, i * np_, np_, k, kth_bits[0, i])
             threshold[i] = (one - slack) * kth[0, i]
@@ -228,20 +216,16 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
             if count[i] > k and threshold[i] > 0:
                 drop_ties(i, sim, power, threshold, slack, order, n, m, k, U, degree, share)
         for i in range(n):
-            degree[i] += support.dtype.type(DEGREE_OFFSET)
+            degree[i] += points.dtype.type(DEGREE_OFFSET)
             scale[i] = one / math.sqrt(degree[i])
         for i in range(n):
             f = -alpha * scale[i]
             for j in range(np_):
                 U[i, j] *= f * scale[j]
             U[i, i] = one
-        for i in range(n, nr):
-            for j in range(np_):
-                U[i, j] = zero
-            U[i, i] = one
         factor(U, inverse, nr, np_, lanes, rows)
 
-        for i in range(read, nr):
+        for i in range(nr):
             for q in range(cp):
                 X[i, q] = zero
                 adjoint[i, q] = zero
@@ -270,11 +254,8 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
             forward(U, inverse, adjoint, read, nr, np_, cp, lanes, rows)
             backward(U, inverse, adjoint, read, nr, nr, np_, cp, lanes, rows)
             for i in range(read, n):
-                for q in range(cp):
-                    X[i, q] += adjoint[i, q]
-        for i in range(read):
-            for q in range(cp):
-                X[i, q] = zero
+                for q in range(c, cp):
+                    X[i, q] = adjoint[i, q]
         backward(U, inverse, X, none, read, nr, np_, cp, lanes, rows)
         # a run that only propagates, or ends here, needs no gradient
         if step == steps or (last and (converged or floats[GRAD_TOL] < 0)):
@@ -286,25 +267,20 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
             d_degree[i] = zero
         for q in range(c):
             for i in range(np_):
-                d_degree[i] -= XT[q, i] * XT[c + q, i]
+                d_degree[i] -= scale[i] * XT[q, i] * (scale[i] * XT[c + q, i])
         for a in range(s):
             tail = X[m + a, c + codes[a]]
             for q in range(c):
                 tail += X[m + a, q] * H[a, q]
-            d_degree[m + a] += half * tail
+            d_degree[m + a] += half * tail / degree[m + a]
         if rare is not None and integers[QUERIES] != NO_QUERIES:
             for i in range(m):
-                d_degree[i] += half * tails[i]
-        for i in range(n):
-            d_degree[i] /= degree[i]
+                d_degree[i] += half * tails[i] / degree[i]
         for a0 in range(0, sp, ROWS):
-            for a in range(a0, min(a0 + ROWS, s)):
+            for a in range(ROWS):
                 _coefficients(
-                    a, X, XT, slope, share, scale, d_degree, m, np_, c, alpha, pair, coefficient[a - a0]
+                    a0 + a, X, XT, slope, share, scale, d_degree, m, np_, c, alpha, pair, coefficient[a]
                 )  # fmt: skip
-            for a in range(s, a0 + ROWS):
-                for j in range(n):
-                    coefficient[a - a0, j] = zero
             kept = none
             for j in range(n):
                 used = False
@@ -313,26 +289,17 @@ def solve_task(support, rest, codes, order, floats, integers, z_out, anchors_out
                     used = used or coefficient[a, j] != 0
                 rows[kept] = j
                 kept += used
-            _multiply_rows(
+            _multiply(
                 packed, none, np_, unit, points, none, dp, rows, none, kept, gradient, a0 * dp, dp, dp // lanes, lanes
             )
         if rare is not None and (floats[GRAD_TOL] >= 0 or integers[RENORMALIZE]):
-            top = _finish_gradient(V, gradient, s, d, integers[RENORMALIZE])
+            top = _finish_gradient(points[m:], gradient, s, d, integers[RENORMALIZE])
             if top <= floats[GRAD_TOL]:
                 taken, converged = step, True
                 break
         if last:
             break
-        _move(V, gradient, mean, square, s, d, floats, integers, step)
+        _move(points, m, gradient, mean, square, floats, integers[ADAM], rates[step, 0], rates[step, 1])
         if rare is not None and integers[RENORMALIZE]:
-            _to_sphere(V, s, d)
-
-    for later in range(step + 1, steps):
-        losses[later] = losses[step]
-    for i in range(n):
-        for q in range(c):
-            z_out[i, q] = X[i, q]
-    for a in range(s):
-        for j in range(d):
-            anchors_out[a, j] = V[a, j]
+            _to_sphere(points[m:], s, d)
     return taken, converged

@@ -11,6 +11,7 @@ from a2lp.engines.contract import Callback, Problem, Result, Settings
 from a2lp.errors import InputError
 from a2lp.graph import tie_slack
 from a2lp.losses import NUMERICS, QUERY_TERMS
+from a2lp.optimizers import Adam
 
 
 class FusedCPU:
@@ -22,6 +23,7 @@ class FusedCPU:
         """Solve a batch of tasks in the precision that came in."""
         from a2lp.engines import _cpu_kernel as kernel
         from a2lp.engines import _cpu_losses
+        from a2lp.engines._information import make_rates
 
         if callback is not None:
             raise InputError(
@@ -36,7 +38,7 @@ class FusedCPU:
         floats = np.array(
             [
                 settings.gamma, settings.alpha, settings.tau, terms.weight * settings.scale(s),
-                settings.lr, *settings.betas, settings.eps,
+                *settings.betas, settings.eps,
                 off if settings.loss_tol is None else settings.loss_tol,
                 off if settings.grad_tol is None else settings.grad_tol,
                 tie_slack(dtype), terms.entropy, terms.marginal,
@@ -52,6 +54,10 @@ class FusedCPU:
             ],
             np.int64,
         )  # fmt: skip
+        lr, *betas = np.array([settings.lr, *settings.betas], dtype).tolist()  # as the kernel has them
+        rates = make_rates(Adam(lr, (betas[0], betas[1])), settings.steps, dtype)
+        if settings.optimizer != "adam":
+            rates[:] = lr
         z, anchors = np.empty((b, s + m, n_classes), dtype), np.empty((b, s, d), dtype)
         losses = np.empty((b, settings.steps), dtype)
         steps, converged = np.empty(b, np.int64), np.empty(b, bool)
@@ -63,17 +69,18 @@ class FusedCPU:
         def solve(i: int) -> None:
             if not hasattr(own, "space"):
                 own.space = kernel.make_workspace(s, m, d, n_classes, settings.n_neighbors, dtype)
-                own.z, own.anchors = np.empty((m + s, n_classes), dtype), np.empty((s, d), dtype)
                 own.rare = None if usual else (np.empty(m, dtype), np.empty(n_classes, np.float32))
             by_class = np.argsort(codes[i], kind="stable")
             # the caller's order, support first, in places of the kernel's order, rest first
             order = np.concatenate([m + np.argsort(by_class, kind="stable"), np.arange(m)])
+            kernel.fill(own.space, support[i][by_class], rest[i])
             steps[i], converged[i] = kernel.solve_task(
-                np.ascontiguousarray(support[i][by_class]), np.ascontiguousarray(rest[i]), codes[i][by_class],
-                order, floats, integers, own.z, own.anchors, losses[i], own.space, own.rare,
-            )  # fmt: skip
-            z[i] = own.z[order]
-            anchors[i, by_class] = own.anchors
+                floats, integers, codes[i][by_class], order, rates, losses[i], own.space, own.rare
+            )
+            z[i] = own.space.X[order, :n_classes]
+            anchors[i, by_class] = own.space.points[m : m + s, :d]
+            end = min(steps[i], settings.updates)
+            losses[i, end + 1 :] = losses[i, end : end + 1]
 
         map_on_cores(solve, range(b))
         return Result(z, anchors, losses, steps, converged)
