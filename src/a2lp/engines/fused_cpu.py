@@ -23,7 +23,6 @@ class FusedCPU:
         """Solve a batch of tasks in the precision that came in."""
         from a2lp.engines import _cpu_kernel as kernel
         from a2lp.engines import _cpu_losses
-        from a2lp.engines._information import make_rates
 
         if callback is not None:
             raise InputError(
@@ -55,7 +54,7 @@ class FusedCPU:
             np.int64,
         )  # fmt: skip
         lr, *betas = np.array([settings.lr, *settings.betas], dtype).tolist()  # as the kernel has them
-        rates = make_rates(Adam(lr, (betas[0], betas[1])), settings.steps, dtype)
+        rates = Adam(lr, (betas[0], betas[1])).rates(settings.steps).astype(dtype)
         if settings.optimizer != "adam":
             rates[:] = lr
         z, anchors = np.empty((b, s + m, n_classes), dtype), np.empty((b, s, d), dtype)
