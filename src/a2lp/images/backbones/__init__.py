@@ -80,7 +80,9 @@ def names() -> dict[str, str]:
     return lines | {f"{TIMM}<name>": "any model of the package timm, with timm's weights or your own"}
 
 
-def create(name: str, weights: str | Path | None = None, *, view: View | None = None, seed: int = 0) -> Backbone:
+def create(
+    name: str, weights: str | Path | None = None, *, view: View | None = None, seed: int | None = None
+) -> Backbone:
     """A backbone, ready to embed images.
 
     Parameters
@@ -88,23 +90,28 @@ def create(name: str, weights: str | Path | None = None, *, view: View | None = 
     name : str
         One of ``names()``.
     weights : str or Path, optional
-        A file that ``load_weights`` reads. Left out, pretrained backbones take their own weights and the others
-        get random ones. A file that ``save_weights`` wrote restores its options, view and normalisation too.
+        A file that ``load_weights`` reads. Left out, pretrained backbones take their own weights. A file that
+        ``save_weights`` wrote restores its options, view and normalisation too.
     view : View, optional
         The part of an image to see, instead of the backbone's own.
-    seed : int
-        Of random weights.
+    seed : int, optional
+        Of random weights, which a backbone without weights of its own gets only if this is given.
 
     Examples
     --------
     >>> from a2lp.images import backbones
-    >>> resnet = backbones.create("resnet12")
+    >>> resnet = backbones.create("resnet12", seed=0)
     >>> resnet.dim, str(resnet.view)
     (640, '96/84')
     """
     if weights is None:
         own = {"pretrained": True} if "pretrained" in inspect.signature(_maker(name)).parameters else {}
-        net = network(name, seed=seed, **own)
+        if not own and seed is None:
+            raise InputError(
+                f"backbone {name!r} has no weights of its own, and random ones tell images apart badly. Give the file "
+                "of its weights (on the command line --weights FILE), or a seed if random ones are meant."
+            )
+        net = network(name, seed=seed or 0, **own)
     else:
         saved = read_weights(weights)
         saved.check_backbone(name)
@@ -132,7 +139,10 @@ def network(name: str, *, seed: int = 0, **options: Any) -> Network:
     for option in options:
         if option not in known:
             raise UnknownNameError(f"option of backbone {name!r}:", option, known)
-    net = seeded(make, seed, options)
+    try:
+        net = seeded(make, seed, options)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"options={options} of backbone {name!r} cannot be used ({error}). Correct them.") from error
     net.name = name
     made_with = {key: parameter.default for key, parameter in known.items()} | options
     net.options = {key: value for key, value in made_with.items() if key != "pretrained"}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,6 +77,17 @@ class ImageSet:
     def digest(self, row: int) -> str:
         """SHA-256, in hexadecimal, of the encoded image, or of its pixels where they are not encoded."""
         return self.source.digest(row)
+
+    def fingerprint(self, workers: int = 1) -> str:
+        """SHA-256, in hexadecimal, of all images in their order, with the class of each."""
+        shown = [""] * len(self)
+        if self.labels is not None and self.classes is not None:
+            shown = [self.classes[label] for label in self.labels.tolist()]
+        whole = hashlib.sha256()
+        with ThreadPoolExecutor(workers) as pool:
+            for digest, name in zip(pool.map(self.digest, range(len(self))), shown, strict=True):
+                whole.update(f"{digest} {name}\n".encode())
+        return whole.hexdigest()
 
     def pixels(self, view: View, workers: int = 1, progress: Callable[[int, int], None] | None = None) -> Pixels:
         """All images at once, as a network sees them.

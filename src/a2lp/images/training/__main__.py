@@ -11,7 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from a2lp.errors import A2LPError
+from a2lp.errors import A2LPError, InputError
+from a2lp.features import load as load_features
 from a2lp.images.backbones import create
 from a2lp.images.datasets import load
 from a2lp.images.embed import embed
@@ -46,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(config: TrainConfig, options: argparse.Namespace) -> None:
     sets = {split: load(options.data, split, dataset=config.dataset) for split in SPLITS}
+    for split in SPLITS:
+        _check_target(options.out / f"{split}.npz", config.name)
     machine = {"device": options.device, "workers": options.workers}
     result = train(config, sets["train"], sets["val"], options.out, **machine, progress=_say)
     chosen = result.record["views"][str(result.view)]
@@ -64,6 +67,12 @@ def _run(config: TrainConfig, options: argparse.Namespace) -> None:
             force=True,
         )
         _write(f"{split}: {found!r}")
+
+
+def _check_target(path: Path, run: str) -> None:
+    """Features that a run of this name made are made again, from the cache; others are not replaced."""
+    if path.exists() and load_features(path).about.get("trained") != run:
+        raise InputError(f"{path} is not of the run {run!r} and would be replaced. Choose another folder, or move it.")
 
 
 def _say(report: Report) -> None:

@@ -87,7 +87,7 @@ class TrainConfig:
     recalibrate : int
         Batches that batch norm is measured anew with at each look; the better of both is kept. 0 for none.
     checkpoint_seconds : float
-        The least time between checkpoints, which are written at looks.
+        The time between checkpoints.
     precision : str
         ``bfloat16``, ``float32``, or ``auto``: the former on a GPU.
     """
@@ -136,17 +136,17 @@ class TrainConfig:
             if name not in known:
                 raise UnknownNameError("setting", name, known)
         recipe = settings.get("recipe", "s2m2")
-        if recipe not in RECIPES:
+        if not isinstance(recipe, str) or recipe not in RECIPES:
             raise UnknownNameError("recipe", recipe, RECIPES)
         values = {"recipe": recipe} | RECIPES[recipe] | settings
         for name in ("name", "backbone", "kept", "size", "views"):
             if name not in values:
                 raise InputError(f"a training configuration needs {name!r}. Add it; configs/ has examples.")
-        for name in ("mean", "std", "crop_area", "crop_aspect"):
-            if values.get(name) is not None:
-                values[name] = tuple(values[name])
-        decays = values["average"]
-        values["average"] = tuple(decays) if isinstance(decays, list | tuple) else (decays,)
+        values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+        if not isinstance(values["average"], tuple):
+            values["average"] = (values["average"],)
+        if not isinstance(values["views"], tuple):
+            raise InputError(f'views={values["views"]!r} must be a list of views, such as ["96/76/84"].')
         values["kept"] = _view(values["kept"])
         values["views"] = tuple(map(_view, values["views"]))
         config = cls(**values)
@@ -201,24 +201,31 @@ def _check(config: TrainConfig) -> None:
         raise InputError(
             f"epochs={config.epochs} and minutes={config.minutes}: exactly one of them sets the length. Give one."
         )
+    for name in ("name", "backbone", "dataset"):
+        value = getattr(config, name)
+        if not (isinstance(value, str) and value) and (name, value) != ("dataset", None):
+            raise InputError(f"{name}={value!r} must be a text that is not empty.")
+    if not isinstance(config.options, dict):
+        raise InputError(f'options={config.options!r} must be a JSON object, such as {{"stem_stride": 2}}.')
     for name, least in _WHOLE.items():
         value = getattr(config, name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InputError(f"{name}={value!r} must be a whole number. Give {least} or more.")
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
+            raise InputError(f"{name}={value!r} must be a whole number. Give {least} or more, below 2^63.")
     for names, rule, holds in _NUMBERS:
         for name in names:
             value = getattr(config, name)
-            number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-            if value is not None and not (number and holds(value)):
+            left_out = value is None and name in ("epochs", "minutes")
+            if not left_out and not (_is_number(value) and holds(value)):
                 raise InputError(f"{name}={value!r} must be a number {rule}.")
     for name, known in (("schedule", SCHEDULES), ("precision", PRECISIONS)):
         if getattr(config, name) not in known:
             raise UnknownNameError(name, getattr(config, name), known)
     for name, length in (("mean", 3), ("std", 3), ("crop_area", 2), ("crop_aspect", 2)):
         value = getattr(config, name)
-        if value is not None and not (len(value) == length and min(value) > 0):
-            raise InputError(f"{name}={list(value)} must be {length} positive numbers.")
-    if not config.average or not all(isinstance(x, int | float) and 0 <= x < 1 for x in config.average):
+        left_out = value is None and name == "crop_area"
+        if not left_out and not (_are_numbers(value) and len(value) == length and min(value) > 0):
+            raise InputError(f"{name}={value!r} must be {length} positive numbers.")
+    if not _are_numbers(config.average) or not all(0 <= decay < 1 for decay in config.average):
         raise InputError(
             f"average={list(config.average)} must be numbers of at least 0, below 1. Give one, such as 0.999."
         )
@@ -229,3 +236,11 @@ def _check(config: TrainConfig) -> None:
             f"size={config.size} is more than the {config.kept.output} pixels kept; without crop_area, windows of "
             "that size are cut from what is kept. Keep more, or train at a smaller size."
         )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _are_numbers(values: Any) -> bool:
+    return isinstance(values, tuple) and bool(values) and all(map(_is_number, values))

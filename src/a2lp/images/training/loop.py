@@ -89,7 +89,7 @@ def train(
     """Train a backbone on base classes, and keep the averaged weights that are best on validation classes.
 
     A run that was killed goes on from its last checkpoint when it is called again with the same folder; one that is
-    finished is not run again.
+    finished is not run again. Both are known by the configuration and by the content of the images.
 
     Parameters
     ----------
@@ -112,14 +112,19 @@ def train(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{out} cannot be made a folder ({error.strerror}). Name another.") from error
-    data = {"base": _describe(base), "val": None if val is None else _describe(val)}
-    identity = {"config": config.as_json(), "data": data}
+    if workers is None:
+        workers = os.cpu_count() or 1
+    if workers < 1:
+        raise InputError(f"workers={workers} must be 1 or more: the number of threads that decode images.")
+    progress(Report(note="checking the images"))
+    identity = {"config": config.as_json(), "data": _describe("base", base, workers) | _describe("val", val, workers)}
     record = checkpoint.finished(out, identity)
     if record is None:
+        checkpoint.claim(out)
         place = choose_device(device)
         with torch.random.fork_rng([place] if place.type == "cuda" else []), _fastest_convolutions():
             torch.manual_seed(config.seed)
-            record = _train(config, base, val, out, place, workers or os.cpu_count() or 1, identity, progress)
+            record = _train(config, base, val, out, place, workers, identity, progress)
     looks = tuple(Look(**look) for look in record["looks"])
     return TrainResult(out / checkpoint.WEIGHTS, View.parse(record["view"]), looks, record)
 
@@ -181,7 +186,7 @@ def _loop(run: Run, state: Progress, out: Path, save: Callable[[], None], progre
     config, schedule = run.config, Schedule(run.config, run.steps_per_epoch)
     began, reported, saved = time.perf_counter() - state.seconds, 0.0, state.seconds
     done = schedule.done(state.step, state.seconds)
-    looks, since = schedule.looks_due(done), state.step
+    looks = schedule.looks_due(done)
     while not schedule.over(done):
         lr = schedule.lr(state.step, done)
         run.step(state.step, lr)
@@ -191,24 +196,24 @@ def _loop(run: Run, state: Progress, out: Path, save: Callable[[], None], progre
         look = None
         if schedule.looks_due(done) > looks:
             looks = schedule.looks_due(done)
-            look = take_look(run, state, lr, state.step - since)
-            since = state.step
-            state.seconds = time.perf_counter() - began
+            look = take_look(run, state, lr)
             checkpoint.append_log(out, look)
-            if state.seconds - saved >= config.checkpoint_seconds:
-                save()
-                saved = state.seconds
             state.seconds = time.perf_counter() - began
+            done = schedule.done(state.step, state.seconds)
+        if state.seconds - saved >= config.checkpoint_seconds or schedule.over(done):
+            save()
+            saved = state.seconds = time.perf_counter() - began
             done = schedule.done(state.step, state.seconds)
         if look is not None or state.seconds - reported >= _REPORT_SECONDS:
             reported = state.seconds
             progress(Report(min(1.0, done / config.stop), state.seconds, state.step * config.shown, look))
 
 
-def take_look(run: Run, state: Progress, lr: float, steps: int) -> Look:
+def take_look(run: Run, state: Progress, lr: float) -> Look:
     """Validate the averaged weights, and keep them if they are the best until now."""
-    loss = float(run.loss_sum) / steps
+    loss = float(run.loss_sum) / (state.step - state.since)
     run.loss_sum.zero_()
+    state.since = state.step
     if not math.isfinite(loss):
         raise A2LPError(
             f"the loss is {loss} after step {state.step}: training has diverged at lr={run.config.lr}. Lower lr, or "
@@ -258,6 +263,10 @@ def _fastest_convolutions() -> Iterator[None]:
         torch.backends.cudnn.benchmark = before
 
 
-def _describe(images: ImageSet) -> str:
+def _describe(part: str, images: ImageSet | None, workers: int) -> dict[str, str | None]:
+    """What a record says of the images, in words and by their content."""
+    if images is None:
+        return {part: None}
     classes = 0 if images.labels is None else len(set(images.labels.tolist()))
-    return f"{images.name}: {len(images)} images, {classes} classes"
+    words = f"{images.name}: {len(images)} images, {classes} classes"
+    return {part: words, f"{part}_sha256": images.fingerprint(workers)}

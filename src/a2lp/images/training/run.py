@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
@@ -64,6 +65,7 @@ class Run:
         self._order = (-1, torch.empty(0))
         classes, labels = np.unique(base.labels, return_inverse=True)
         net: Any = network(config.backbone, seed=config.seed, **config.options)
+        _try_sizes(net, config)
         self.model = Classifier(net, len(classes)).to(device, memory_format=torch.channels_last)
         self.averages = [Average(net, decay) for decay in config.average]
         self.optimizer = _sgd(self.model, config, device)
@@ -126,7 +128,12 @@ class Run:
     def tensors(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
         averages = [average.net.state_dict() for average in self.averages]
-        return {"model": self.model.state_dict(), "averages": averages, "optimizer": self.optimizer.state_dict()}
+        return {
+            "model": self.model.state_dict(),
+            "averages": averages,
+            "optimizer": self.optimizer.state_dict(),
+            "loss_sum": self.loss_sum,
+        }
 
     def restore(self, tensors: dict[str, Any]) -> None:
         """Go on from what a checkpoint kept."""
@@ -134,6 +141,7 @@ class Run:
         for average, state in zip(self.averages, tensors["averages"], strict=True):
             average.net.load_state_dict(state)
         self.optimizer.load_state_dict(tensors["optimizer"])
+        self.loss_sum.copy_(tensors["loss_sum"])
 
     def _batch(self, step: int) -> Batch:
         rows = self._rows(step)
@@ -181,6 +189,22 @@ class Run:
         seed = int(entropy[0] >> np.uint64(1))
         self.generator.manual_seed(seed)
         torch.manual_seed(seed)  # of dropout, which takes no generator
+
+
+def _try_sizes(net: nn.Module, config: TrainConfig) -> None:
+    """Show a copy of the network every size that it will see, so that one it cannot take is named before hours."""
+    tried = copy.deepcopy(net)
+    sizes = {"size": config.size} | {f"view {view}": view.output for view in config.views}
+    for what, side in sizes.items():
+        tried.train(what == "size")
+        try:
+            with torch.no_grad():
+                tried(torch.zeros(2, 3, side, side))
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise InputError(
+                f"{config.backbone} with options={config.options} cannot take {what}, {side} x {side} pixels "
+                f"({' '.join(str(error).split())[:160]}). Choose another size, or other options."
+            ) from error
 
 
 def _sgd(model: Classifier, config: TrainConfig, device: torch.device) -> torch.optim.Optimizer:
