@@ -20,7 +20,7 @@ import a2lp
 from a2lp.cli.app import app
 from a2lp.features import load
 
-SMALL = ("--backbone", "resnet12", "--view", "36/32", "--device", "cpu")
+SMALL = ("--backbone", "resnet12", "--weights", "weights.safetensors", "--view", "36/32", "--device", "cpu")
 COLOURS = {"auk": (40, 60, 200), "tern": (230, 230, 90), "wren": (150, 40, 30)}
 
 
@@ -47,9 +47,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def photos(folder: Path) -> Path:
-    """Thirty images in ``photos``, and labels of six of them."""
-    pytest.importorskip("torch")
+def photos(folder: Path, weights: Path) -> Path:
+    """Thirty images in ``photos``, labels of six of them, and weights of a network."""
+    assert weights.parent == folder
     write_images(folder / "photos", 30)
     names = list(COLOURS)
     Path("few.csv").write_text("path,label\n" + "".join(f"{i:03d}.png,{names[i % 3]}\n" for i in range(6)))

@@ -13,10 +13,13 @@ from a2lp.features.statistics import BaseStatistics
 pytest.importorskip("torch")
 Image = pytest.importorskip("PIL.Image")
 
+RESNET = ("--backbone", "resnet12", "--weights", "weights.safetensors")
+
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(weights: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder; ``birds`` in it holds five images of two classes."""
+    tmp_path = weights.parent
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("A2LP_CACHE", str(tmp_path / "cache"))
     rng = np.random.default_rng(0)
@@ -28,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["embed", "birds", "--backbone", "resnet12", "--view", "36/32", *arguments])
+    return CliRunner().invoke(app, ["embed", "birds", *RESNET, "--view", "36/32", *arguments])
 
 
 def test_embed(folder: Path) -> None:
@@ -73,6 +76,27 @@ def test_a_corrupt_image(folder: Path) -> None:
     assert "1 images skipped" in result.stdout
 
 
+def test_nothing_is_left_out_in_silence(folder: Path) -> None:
+    """Pictures of kinds that are not read, links to nowhere, and classes of which nothing is left."""
+    auk, wren = folder / "birds" / "auk", folder / "birds" / "wren"
+    (auk / "5.HEIC").touch()
+    (auk / "notes.txt").touch()
+    (auk / "6.jpg").symlink_to("nowhere.jpg")
+    Image.open(auk / "0.png").save(auk / "7.jfif", "JPEG")
+    for path in wren.iterdir():
+        path.write_bytes(b"no image")
+    result = run()
+    assert result.exit_code == 2
+    assert "auk/6.jpg" in result.stderr
+    result = run("--on-corrupt", "skip")
+    assert result.exit_code == 0
+    assert "1 pictures in birds are of kinds that are not read and were passed over: 1 .heic." in result.stderr
+    assert "skipped, since it cannot be read: auk/6.jpg\n" in result.stderr
+    assert "no image of the class 'wren' could be read" in result.stderr
+    assert "4 vectors" in result.stdout
+    assert "3 images skipped" in result.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -80,9 +104,11 @@ def test_a_corrupt_image(folder: Path) -> None:
         (["embed", "birds", "--backbone", "resnet13"], "'resnet12'"),
         (["embed", "birds", "--backbone", "resnet12", "--view", "big"], "RESIZE/CROP"),
         (["embed", "birds", "--backbone", "resnet12", "--weights", "none.safetensors"], "none.safetensors"),
-        (["embed", "birds", "--backbone", "resnet12", "--device", "gpu"], "'gpu'"),
-        (["embed", "birds", "--backbone", "resnet12", "--workers", "-1"], "workers=-1"),
-        (["embed", "birds", "--backbone", "resnet12", "--on-corrupt", "skp"], "'skip'"),
+        (["embed", "birds", "--backbone", "resnet12"], "--weights FILE"),
+        (["embed", "birds", *RESNET, "--device", "gpu"], "'gpu'"),
+        (["embed", "birds", *RESNET, "--workers", "-1"], "workers=-1"),
+        (["embed", "birds", *RESNET, "--on-corrupt", "skp"], "'skip'"),
+        (["embed", "birds", *RESNET, "--view", "90000/90000"], "GiB of memory"),
     ],
 )
 @pytest.mark.usefixtures("folder")

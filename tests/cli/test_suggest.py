@@ -78,10 +78,9 @@ def test_labels_of_one_class_and_of_none() -> None:
     assert "scan 0" not in {row["id"] for row in read("next of one.csv")}
 
 
-@pytest.mark.usefixtures("folder")
+@pytest.mark.usefixtures("folder", "weights")
 def test_images() -> None:
     image: Any = pytest.importorskip("PIL.Image")
-    pytest.importorskip("torch")
     Path("photos").mkdir()
     rng = np.random.default_rng(0)
     colours = np.array([[40, 60, 200], [230, 230, 90], [150, 40, 30]])
@@ -89,7 +88,7 @@ def test_images() -> None:
         pixels = np.clip(colours[i % 3] + rng.normal(0, 25, (40, 40, 3)), 0, 255)
         image.fromarray(pixels.astype(np.uint8)).save(f"photos/{i:03d}.png")
     Path("photos/009.png").write_bytes(b"no image")
-    small = ("--backbone", "resnet12", "--view", "36/32", "--device", "cpu")
+    small = ("--backbone", "resnet12", "--weights", "weights.safetensors", "--view", "36/32", "--device", "cpu")
     result = run("photos", "-n", "3", "--out", "next.csv", *small)
     assert result.exit_code == 2
     assert "--on-corrupt skip" in result.stderr

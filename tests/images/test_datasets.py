@@ -339,7 +339,6 @@ def test_any_class_folders_and_flat_folders(tmp_path: Path) -> None:
     assert found.classes == ("a", "b", "c")
     assert found.labels is not None
     assert found.labels.tolist() == [0, 1, 1, 2]
-    assert found.skipped == 5  # .hidden.png, notes.txt, .trash, readme.md, pipe.png
 
 
 def test_a_flat_folder_has_no_labels(tmp_path: Path) -> None:
@@ -413,6 +412,9 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
     caches(tmp_path / "pkl", images)
     (tmp_path / "pkl" / "mini-imagenet-cache-val.pkl").unlink()
     wrong(tmp_path / "pkl", "nothing of the split 'val'", "mini-imagenet-cache-train.pkl", split="val")
+    cifar_folders(tmp_path / "cifar", pictures("cifar_fs"))
+    (tmp_path / "cifar" / "cifar100" / "splits" / "bertinetto" / "val.txt").write_bytes(b"caf\xe9\n")
+    wrong(tmp_path / "cifar", "val.txt cannot be read as a list of class names", split="train")
 
 
 def test_names_and_splits_that_do_not_exist(tmp_path: Path) -> None:
@@ -482,7 +484,9 @@ def test_damaged_packs_say_so(tmp_path: Path) -> None:
         ("offsets", pack["offsets"][::-1], "offsets must rise"),
         ("names", pack["names"][1:], "names must be one for each label"),
         ("data", pack["data"].astype(np.int64), "bytes"),
-        ("labels", np.array([{}]), "damaged"),  # an object: NumPy would unpickle it
+        ("labels", np.array([{}]), "cannot be read as a pack"),  # an object: NumPy would unpickle it
+        ("classes", pack["classes"].astype(object), "cannot be read as a pack"),
+        ("classes", np.array([b"\xe9t\xe9"]), "cannot be read as a pack"),
     ):
         np.savez(path, **(pack | {key: value}))
         wrong(path, rule)

@@ -234,6 +234,24 @@ def test_a_damaged_shard_is_named_and_made_again(tmp_path: Path, backbone: Backb
     np.testing.assert_allclose(again.features, whole.features, atol=1e-3)
 
 
+def test_a_file_that_changes_meanwhile_does_not_get_into_the_cache(tmp_path: Path, backbone: Backbone) -> None:
+    source = write_images(tmp_path / "images", 3)
+    path = sorted(source.rglob("*.png"))[1]
+    before = path.read_bytes()
+    other = sorted(source.rglob("*.png"))[2].read_bytes()
+
+    def change(what: str, done: int, total: int) -> None:
+        if what == "embedding" and done == 0:  # its digest is known, its pixels are not
+            path.write_bytes(other)
+
+    with pytest.raises(CorruptImageError, match="was changed while this ran"):
+        run(tmp_path, source, backbone, progress=change)
+    path.write_bytes(before)
+    found, _ = run(tmp_path, source, backbone)
+    expected, _ = run(tmp_path, source, backbone, cache=tmp_path / "another")
+    np.testing.assert_allclose(found.features, expected.features, atol=1e-3)
+
+
 def test_corrupt_images_are_refused_or_skipped(tmp_path: Path, backbone: Backbone) -> None:
     source = write_images(tmp_path / "images", 9)
     whole, _ = run(tmp_path, source, backbone, cache=tmp_path / "another")

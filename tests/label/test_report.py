@@ -122,10 +122,9 @@ def test_what_users_write_is_escaped(tmp_path: Path) -> None:
     assert {str(dot["data-key"]) for dot in page.of("dot")} == set(names)
 
 
-def test_images_are_small_and_few(photos: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torch")
+def test_images_are_small_and_few(photos: list[str], weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("few.csv").write_text("path,label\n" + "".join(f"{i:03d}.png,{photos[i]}\n" for i in range(6)))
-    how = Embedding("resnet12", view="36/32", device="cpu")
+    how = Embedding("resnet12", weights, view="36/32", device="cpu")
     classify_files("photos", "few.csv", "out.csv", how, report="page.html")
     page = _Page(Path("page.html").read_text(encoding="utf-8"))
     assert len(page.of("card", "li")) == 12

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,11 @@ from a2lp.errors import A2LPError, FeatureFileError, InputError
 from a2lp.features import FeatureSet, save
 from a2lp.label.sources import Embedding, embed_points, find_points, open_source
 
-SMALL = Embedding("resnet12", view="36/32", device="cpu")
+SMALL = Embedding("resnet12", Path("weights.safetensors"), view="36/32", device="cpu")
 
 
-@pytest.mark.usefixtures("photos")
+@pytest.mark.usefixtures("photos", "weights")
 def test_a_folder_is_embedded_once() -> None:
-    pytest.importorskip("torch")
     Path("photos/more").mkdir()
     Path("photos/000.png").rename("photos/more/000.png")
     Path("photos/notes.txt").write_text("no image")
@@ -70,13 +70,12 @@ def test_feature_files(here: Path) -> None:
         open_source("twice.npz")
 
 
-@pytest.mark.usefixtures("photos")
+@pytest.mark.usefixtures("photos", "weights")
 def test_images_that_cannot_be_read() -> None:
-    pytest.importorskip("torch")
     Path("photos/004.png").write_bytes(b"no image")
     with pytest.raises(A2LPError, match=r"photos/004\.png"):
         open_source("photos", SMALL)
-    pool = open_source("photos", Embedding("resnet12", view="36/32", device="cpu", on_corrupt="skip"))
+    pool = open_source("photos", replace(SMALL, on_corrupt="skip"))
     assert pool.rows.tolist() == [0, 1, 2, 3, *range(5, 12)]
     assert pool.keys == tuple(f"{row:03d}.png" for row in pool.rows)
     assert len(pool.x) == len(pool.keys) == len(pool.paths or ())

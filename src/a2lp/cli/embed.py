@@ -77,7 +77,7 @@ def embed(
     images = load(source, split, dataset=dataset)
     network = create(backbone, weights, view=None if view is None else View.parse(view))
     about: dict[str, Any] = {"source": Path(source).name, "set": images.name}
-    about |= {} if split is None else {"split": split}
+    about |= {name: value for name, value in (("dataset", dataset), ("split", split)) if value is not None}
     try:
         with _progress_bar() as progress:
             features = embed_images(
@@ -102,6 +102,9 @@ def embed(
     skipped = features.about["skipped"]
     for file in skipped:
         typer.echo(f"skipped, since it cannot be read: {file}", err=True)
+    for label, name in enumerate(images.classes or ()):
+        if features.labels is not None and label not in features.labels:
+            typer.echo(f"note: no image of the class {name!r} could be read; the file has none of it.", err=True)
     n, d = features.features.shape
     typer.echo(f"{source}: {n} vectors of {d} dimensions ({network.name}), {len(skipped)} images skipped -> {out}")
     if features.labels is not None:

@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +24,7 @@ from a2lp.features.statistics import BaseStatistics
 from a2lp.images.backbones import Backbone
 from a2lp.images.cache import FeatureCache, ShardWriter, default_cache
 from a2lp.images.datasets import ImageSet, read_resized
+from a2lp.images.datasets.memory import check_memory
 
 NDArray = np.ndarray[Any, Any]
 OnCorrupt = Literal["refuse", "skip"]
@@ -93,6 +95,8 @@ def embed(
     """
     target, report = Path(out), progress or _ignore
     _check(images, target, batch_size, workers, on_corrupt, force)
+    side = backbone.view.output
+    check_memory(f"two batches of {batch_size} images of {side} x {side} pixels", 2 * batch_size * side * side * 3)
     forward = _forward(backbone, choose_device(device), flip)
     recipe = _recipe(backbone, flip)
     told = {"weights": backbone.weights, "versions": _versions()} | recipe
@@ -151,6 +155,13 @@ def _check(images: ImageSet, target: Path, batch_size: int, workers: int, on_cor
         raise FeatureFileError(f"{target}: features are written as .npz. Name it so; `a2lp convert` makes other kinds.")
     if not target.parent.is_dir():
         raise FeatureFileError(f"{target}: there is no directory {target.parent}. Create it first.")
+    try:
+        with TemporaryFile(dir=target.parent):
+            pass
+    except OSError as error:
+        raise FeatureFileError(
+            f"{target}: nothing can be written into {target.parent} ({error.strerror}). Check its permissions."
+        ) from error
     for path in (target, *([] if images.labels is None else [base_path(target)])):
         if path.exists() and not (force and path.is_file()):
             raise FeatureFileError(

@@ -199,12 +199,15 @@ def _folder(root: Path) -> Points:
     from a2lp.images.datasets.decode import EXTENSIONS
     from a2lp.images.datasets.folders import image_files
 
-    files, others = image_files(root, root)
-    if not files:
+    listing = image_files(root, root)
+    listing.warn_of_unread(root)
+    if not listing.images:
         inside = sorted(path for path in root.iterdir() if path.suffix.lower() in FORMATS)
         hint = f"For the feature file in it, give {inside[0]}." if inside else "Give the folder that holds them."
-        raise InputError(f"{root} has {others} files and no image ({', '.join(sorted(EXTENSIONS))}). {hint}")
-    return Points(tuple(files), tuple(root / file for file in files))
+        raise InputError(
+            f"{root} has {listing.others.total()} files and no image ({', '.join(sorted(EXTENSIONS))}). {hint}"
+        )
+    return Points(tuple(listing.images), tuple(root / file for file in listing.images))
 
 
 def _lines(text: str) -> Sequence[str]:

@@ -23,7 +23,7 @@ def find_csvs(root: Path, split: str | None, standard: Standard | None) -> Found
         raise layout_error(root, f"there is {_names(tables)}, but no {split}.csv.", standard)
     if not (root / "images").is_dir():
         raise layout_error(root, f"there is {_names(tables)}, but no folder `images`.", standard)
-    there = set(image_files(root, root / "images")[0])
+    there = set(image_files(root, root / "images").images)
     files: list[str] = []
     classes: list[str] = []
     splits: list[str] = []

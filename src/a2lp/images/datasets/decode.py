@@ -12,7 +12,13 @@ from a2lp.errors import CorruptImageError
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
-EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
+EXTENSIONS = frozenset(
+    {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
+)
+# What people have beside them and may believe to be read.
+UNREAD = frozenset(
+    {".heic", ".heif", ".avif", ".jxl", ".jp2", ".svg", ".psd", ".ico", ".tga", ".dng", ".cr2", ".nef", ".arw"}
+)
 # Pillow also opens formats that start other programs (EPS); pictures come in these.
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 

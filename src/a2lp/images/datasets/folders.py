@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import warnings
+from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
-from a2lp.errors import DatasetError
-from a2lp.images.datasets.decode import EXTENSIONS
+from a2lp.errors import A2LPWarning, DatasetError
+from a2lp.images.datasets.decode import EXTENSIONS, UNREAD
 from a2lp.images.datasets.found import Found, layout_error
 from a2lp.images.datasets.sources import Files
 from a2lp.images.datasets.splits import SPLITS, Standard
@@ -15,14 +18,42 @@ from a2lp.images.datasets.splits import SPLITS, Standard
 _INSIDE = ("CUB_200_2011", "cifar100", "images", "data")
 
 
+class Listing(NamedTuple):
+    """What lies under a folder.
+
+    Attributes
+    ----------
+    images : list of str
+        Sorted paths under the root that was given.
+    others : Counter
+        How many other files, by extension; hidden ones do not count.
+    """
+
+    images: list[str]
+    others: Counter[str]
+
+    def warn_of_unread(self, folder: Path) -> None:
+        """Say so where pictures are among the others: nobody expects them to be left out."""
+        unread = {kind: count for kind, count in sorted(self.others.items()) if kind in UNREAD}
+        if unread:
+            warnings.warn(
+                f"{sum(unread.values())} pictures in {folder} are of kinds that are not read and were passed over: "
+                f"{', '.join(f'{count} {kind}' for kind, count in unread.items())}. Convert them to JPEG or PNG.",
+                A2LPWarning,
+                stacklevel=2,
+            )
+
+
 def find_folders(root: Path, split: str | None, standard: Standard | None) -> Found | None:
     """Read class folders, or a folder of images; None where there is no image."""
     if not root.is_dir():
         return None
     top = _class_root(root, standard)
-    paths, skipped = image_files(root, top / split if split and _has_folders(top / split) else top)
+    listing = image_files(root, top / split if split and _has_folders(top / split) else top)
+    paths = listing.images
     if not paths:
         return None
+    listing.warn_of_unread(root)
     above = len(top.relative_to(root).parts)
     parts = [path.split("/")[above:] for path in paths]
     flat = sum(len(part) == 1 for part in parts)
@@ -34,44 +65,40 @@ def find_folders(root: Path, split: str | None, standard: Standard | None) -> Fo
             )
     source = Files(root, paths)
     if flat:
-        return Found(source, paths, None, skipped=skipped)
+        return Found(source, paths, None)
     if apart:
-        return Found(source, paths, [part[1] for part in parts], [part[0] for part in parts], skipped=skipped)
+        return Found(source, paths, [part[1] for part in parts], [part[0] for part in parts])
     classes = [part[0] for part in parts]
-    return Found(source, paths, classes, _listed_splits(root, top, classes, standard), skipped=skipped)
+    return Found(source, paths, classes, _listed_splits(root, top, classes, standard))
 
 
-def image_files(root: Path, folder: Path) -> tuple[list[str], int]:
-    """The images under a folder, as sorted paths under ``root``, and how many other files were skipped.
-
-    Links are followed, but never into a folder that they lie in.
-    """
-    found: list[str] = []
-    skipped = 0
+def image_files(root: Path, folder: Path) -> Listing:
+    """What lies under a folder; links are followed, but never into a folder that they lie in."""
+    found = Listing([], Counter())
 
     def walk(directory: Path, above: frozenset[str]) -> None:
-        nonlocal skipped
         real = os.path.realpath(directory)
         if real in above:
             return
         with os.scandir(directory) as entries:
-            here = list(entries)
+            here = [entry for entry in entries if not entry.name.startswith(".")]
         for entry in here:
-            if entry.name.startswith("."):
-                skipped += 1
-            elif entry.is_dir():
+            if entry.is_dir():
                 walk(Path(entry.path), above | {real})
             elif _is_image(entry):
-                found.append(_key(root, entry.path))
+                found.images.append(_key(root, entry.path))
             else:
-                skipped += 1
+                found.others[Path(entry.name).suffix.lower()] += 1
 
     walk(folder, frozenset())
-    return sorted(found, key=lambda path: path.split("/")), skipped
+    found.images.sort(key=lambda path: path.split("/"))
+    return found
 
 
 def _is_image(entry: os.DirEntry[str]) -> bool:
-    return "." + entry.name.rpartition(".")[2].lower() in EXTENSIONS and entry.is_file()
+    """Whether it is called an image; a link to nowhere is, so that it is named when it cannot be read."""
+    there = entry.is_file() or (entry.is_symlink() and not Path(entry.path).exists())
+    return there and "." + entry.name.rpartition(".")[2].lower() in EXTENSIONS
 
 
 def _key(root: Path, path: str) -> str:
@@ -104,7 +131,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 def _images_beside(top: Path, name: str) -> bool:
     beside = [entry for entry in _entries(top) if entry.name != name]
-    return any(_is_image(entry) or (entry.is_dir() and image_files(top, Path(entry.path))[0]) for entry in beside)
+    return any(_is_image(entry) or (entry.is_dir() and image_files(top, Path(entry.path)).images) for entry in beside)
 
 
 def _listed_splits(root: Path, top: Path, classes: list[str], standard: Standard | None) -> list[str] | None:
@@ -112,15 +139,18 @@ def _listed_splits(root: Path, top: Path, classes: list[str], standard: Standard
     folder = top.parent / "splits" / "bertinetto"
     if top == root or not folder.is_dir() or (standard is not None and standard.name != "cifar_fs"):
         return None
-    split_of = {
-        name: split
-        for split in SPLITS
-        if (folder / f"{split}.txt").is_file()
-        for name in (folder / f"{split}.txt").read_text("utf-8").split()
-    }
+    lists = {split: folder / f"{split}.txt" for split in SPLITS}
+    split_of = {name: split for split, path in lists.items() if path.is_file() for name in _words(path)}
     unknown = sorted(set(classes) - set(split_of))
     if unknown:
         raise DatasetError(
             f"{folder}: its lists do not name the class folder {unknown[0]!r} of {top}. Complete them, or remove it."
         )
     return [split_of[name] for name in classes]
+
+
+def _words(path: Path) -> list[str]:
+    try:
+        return path.read_text("utf-8").split()
+    except (OSError, UnicodeError) as error:
+        raise DatasetError(f"{path} cannot be read as a list of class names ({error}). Fetch it again.") from error

@@ -27,8 +27,6 @@ class Found:
         The split of each, where the layout itself says so.
     standard_names : bool
         Whether classes are named as the standard splits name them, so that the two can be compared.
-    skipped : int
-        Files that are hidden or no images.
     """
 
     source: Source
@@ -36,7 +34,6 @@ class Found:
     classes: Sequence[str] | None
     splits: Sequence[str] | None = None
     standard_names: bool = True
-    skipped: int = 0
 
 
 _CIFAR = (

@@ -77,7 +77,6 @@ def load(path: PathLike | Sequence[PathLike], split: str | None = None, *, datas
         classes=classes,
         files=tuple(found.files[row] for row in rows.tolist()),
         source=selected(found.source, rows),
-        skipped=found.skipped,
     )
 
 

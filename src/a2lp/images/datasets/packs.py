@@ -9,7 +9,8 @@ of a tile that is used.
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -64,20 +65,25 @@ def _is_pack(path: Path) -> bool:
 
 
 def _classes(path: Path) -> tuple[str, ...]:
-    with np.load(path) as pack:
-        return tuple(_texts(pack["classes"]))
+    with _opened(path) as content:
+        return tuple(_texts(content["classes"]))
 
 
 def _read(path: Path) -> Found:
+    with _opened(path) as content:
+        return _check(path, {key: content[key] for key in content.files})
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     try:
         with np.load(path) as content:
-            pack = {key: content[key] for key in content.files}
-        return _check(path, pack)
+            yield content
     except DatasetError:
         raise
     except Exception as error:  # zlib.error, ValueError, KeyError, ...: whatever a damaged archive leads to
         reason = " ".join(str(error).split())[:200]
-        raise DatasetError(f"{path} is cut short or damaged ({reason}). Fetch or make it again.") from error
+        raise DatasetError(f"{path} cannot be read as a pack ({reason}). Fetch or make it again.") from error
 
 
 def _check(path: Path, pack: dict[str, NDArray]) -> Found:

@@ -37,8 +37,6 @@ class ImageSet:
         A key for each image, all different: the path under the set's root, with forward slashes.
     source : Source
         Gives the pixels of rows.
-    skipped : int
-        How many hidden files, and files that are no images, lay among the images.
     """
 
     name: str
@@ -46,7 +44,6 @@ class ImageSet:
     classes: tuple[str, ...] | None
     files: tuple[str, ...]
     source: Source
-    skipped: int = 0
 
     def __post_init__(self) -> None:
         twice, times = Counter(self.files).most_common(1)[0] if self.files else ("", 0)

@@ -34,18 +34,26 @@ class Source(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Files:
-    """Image files under a root."""
+    """Image files under a root. What was digested must be what is then decoded: others rely on that."""
 
     root: Path
     files: Sequence[str]
+    _digests: dict[int, bytes] = field(default_factory=dict)
 
     def read(self, rows: Sequence[int]) -> list[Pixels]:
         """Decode the files."""
-        return [decode(self._bytes(row), self.files[row]) for row in rows]
+        return [decode(self._unchanged(row), self.files[row]) for row in rows]
 
     def digest(self, row: int) -> str:
         """SHA-256 of the file."""
-        return hashlib.sha256(self._bytes(row)).hexdigest()
+        self._digests[row] = hashlib.sha256(self._bytes(row)).digest()
+        return self._digests[row].hex()
+
+    def _unchanged(self, row: int) -> bytes:
+        content = self._bytes(row)
+        if row in self._digests and self._digests[row] != hashlib.sha256(content).digest():
+            raise CorruptImageError(self.files[row], "it was changed while this ran")
+        return content
 
     def _bytes(self, row: int) -> bytes:
         try:
