@@ -108,3 +108,10 @@ def test_footnotes():
 )
 def test_sets_are_known_by_what_they_say_or_by_name(name, about, found):
     assert identify(name, about) == found
+
+
+def test_novel_classes_are_as_many_as_in_the_standard_splits():
+    splits = pytest.importorskip("a2lp.images.datasets.splits")
+    names = {"mini": "mini_imagenet", "tiered": "tiered_imagenet"}
+    found = {name: len(splits.standard(names.get(name, name)).classes["test"]) for name in published.DATASETS}
+    assert found == published.NOVEL_CLASSES

@@ -52,7 +52,21 @@ def test_a_truncated_record_is_no_record_and_is_mentioned(tmp_path, share):
         assert store.get(RECORD.key) is None
 
 
-@pytest.mark.parametrize("change", [{"accuracies": [1.0, 2.0]}, {"accuracies": None}, {"config": {}}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"accuracies": [1.0, 2.0]},
+        {"accuracies": None},
+        {"accuracies": [1.0, 2.0, "a"]},
+        {"accuracies": [1.0, 2.0, float("nan")]},
+        {"accuracies": [1.0, 2.0, 1e6]},
+        {"config": {}},
+        {"config": {"n_tasks": "x"}},
+        {"date": None},
+        {"hardware": None},
+        {"versions": 3},
+    ],
+)
 def test_a_record_that_lacks_something_is_no_record(tmp_path, change):
     store = RecordStore(tmp_path)
     store.put(RECORD)
@@ -81,3 +95,18 @@ def test_out_must_be_a_folder(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be made a folder"):
         RecordStore(tmp_path / "file")
+
+
+def test_files_of_others_are_not_replaced(tmp_path):
+    (tmp_path / "tables.md").write_text("mine")
+    with pytest.raises(InputError, match=r"holds tables\.md and no records"):
+        RecordStore(tmp_path)
+    (tmp_path / "records").mkdir()  # of an earlier run, whose tables they are
+    RecordStore(tmp_path)
+
+
+def test_what_cannot_be_written_is_named(tmp_path):
+    store = RecordStore(tmp_path)
+    (store.folder / f"{RECORD.key}.json").mkdir()
+    with pytest.raises(InputError, match=r"\.json cannot be written"):
+        store.put(RECORD)

@@ -8,12 +8,13 @@ import shlex
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from a2lp.bench.published import Set, identify
 from a2lp.cli.app import app
-from a2lp.features import load, save
+from a2lp.features import FeatureSet, load, save
 from a2lp.features.bundled import BUNDLED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,15 +29,21 @@ def call(*args: str) -> tuple[str, str]:
     return result.stdout, result.stderr
 
 
+def of_classes(n: int) -> FeatureSet:
+    """Digits' vectors with classes that mean nothing."""
+    return FeatureSet(load("digits").features, np.arange(1797) % n)
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """A folder with features that go by the names of CUB's and CIFAR-FS', and what ``reproduce`` made of them."""
     folder = tmp_path_factory.mktemp("made")
-    digits = dataclasses.replace(load("digits"), about={})
     (folder / "data").mkdir()
-    save(digits, folder / "data" / "cub_resnet12_test.npz")
+    save(of_classes(50), folder / "data" / "cub_resnet12_test.npz")
     about = {"dataset": "CIFAR-FS", "backbone": "wrn28_10", "split": "test"}
-    save(dataclasses.replace(digits, about=about), folder / "data" / "mine.npz")
+    save(dataclasses.replace(of_classes(20), about=about), folder / "data" / "mine.npz")
+    digits = of_classes(10)
+    save(digits, folder / "data" / "cub_wrn28_10_test.npz")  # too few for CUB's novel classes
     save(digits, folder / "data" / "mini_resnet12_val.npz")
     save(digits, folder / "data" / "pets.npz")
     (folder / "data" / "mini_resnet12_test.npz").write_text("damaged")
@@ -53,9 +60,10 @@ def test_reproduce_runs_what_the_data_allow(made):
     assert "CUB, ResNet-12: cub_resnet12_test, 1797 vectors" in stderr  # the file, not the bundled set
     assert "CIFAR-FS, WideResNet-28-10: cifar_fs_wrn28_10_test" in stderr
     passed_over = [line for line in stderr.splitlines() if "passed over" in line]
-    assert len(passed_over) == 2
-    assert "mini_resnet12_test" in passed_over[0]
-    assert "pets" in passed_over[1]
+    assert len(passed_over) == 3
+    assert "has 10 classes; CUB, WideResNet-28-10 has 50" in passed_over[0]
+    assert "mini_resnet12_test" in passed_over[1]
+    assert "pets" in passed_over[2]
     assert sorted(path.name for path in (folder / "results").iterdir()) == [
         "records",
         "reproduction.html",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -190,10 +190,15 @@ def _page(title: str, tables: Sequence[PaperTable], shelf: Shelf, **more: Any) -
             "made": " to ".join(dict.fromkeys(f(r.date[:10] for r in records) for f in (min, max))) if records else "",
             "versions": _distinct(", ".join(f"{k} {v}" for k, v in r.versions.items()) for r in records),
             "commit": _distinct(r.commit or "unknown" for r in records),
-            "hardware": _distinct("{cpu}, {cores} cores, {device}".format(**r.hardware) for r in records),
+            "hardware": _distinct(_machine(r.hardware) for r in records),
         },
         **more,
     )
+
+
+def _machine(hardware: Mapping[str, Any]) -> str:
+    cpu, cores, device = (hardware.get(name, "unknown") for name in ("cpu", "cores", "device"))
+    return f"{cpu}, {cores} cores, {device}"
 
 
 def _distinct(texts: Iterable[str]) -> str:

@@ -20,6 +20,8 @@ from a2lp.methods.registry import method_class, methods
 PREPROCESS = ("l2", "plc")
 PROTOCOL = {"n_way": 5, "queries_per_task": 75, "sampler": "balanced"}
 N_TASKS = 1000  # the paper's
+# what is asked of a configuration here
+_CELL = {*PROTOCOL, "n_shot", "preprocess", "method", "params", "features", "features_sha256", "tasks_sha256"}
 
 
 class Place(NamedTuple):
@@ -105,6 +107,8 @@ def _where(record: Record) -> Place | str:
     config = record.config
     if "study" in config:
         return "a look at the steps, not a cell"
+    if _CELL - config.keys():
+        return f"no {min(_CELL - config.keys())} in its configuration"
     if not record.whole:
         return "a limit of time stopped it before its last task"
     if any(config[key] != value for key, value in PROTOCOL.items()):

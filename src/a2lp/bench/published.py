@@ -14,6 +14,7 @@ from a2lp.features import load
 from a2lp.features.bundled import BUNDLED
 
 DATASETS = {"mini": "miniImageNet", "tiered": "tieredImageNet", "cifar_fs": "CIFAR-FS", "cub": "CUB"}
+NOVEL_CLASSES = {"mini": 20, "tiered": 160, "cifar_fs": 20, "cub": 50}
 BACKBONES = {"resnet12": "ResNet-12", "wrn28_10": "WideResNet-28-10"}
 SHOTS = (1, 5)
 METHODS = ("prototypical", "imprinting", "lp", "a2lp")  # those that the paper ran itself

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -11,6 +10,13 @@ from typing import Any
 
 from a2lp.bench.statistics import Estimate, estimate
 from a2lp.errors import A2LPWarning, InputError
+from a2lp.features.common import replacing
+
+# of fields that are read again; the rest is shown as it is
+_KINDS: dict[str, Any] = {"key": str, "config": dict, "accuracies": list, "seconds": int | float, "engine": str}
+_KINDS |= {"trace": dict | None, "versions": dict, "hardware": dict, "commit": str | None, "date": str}
+# what commands write beside the records
+_OUTPUTS = ("table.md", "table.csv", "report.html", "sweep.md", "tables.md", "tables.tex", "reproduction.html")
 
 
 @dataclass(frozen=True)
@@ -80,11 +86,17 @@ class Record:
         later = {"uniform", "uses_base", "limit", "failed"}  # records of earlier versions have none
         try:
             record = cls(**{f.name: data[f.name] for f in fields(cls) if f.name not in later or f.name in data})
-            whole = record.whole
         except (KeyError, TypeError) as error:
             raise ValueError(f"a field is missing: {error}") from error
-        if not record.accuracies or not (whole or record.limit):
-            raise ValueError(f"{len(record.accuracies)} accuracies for {record.config['n_tasks']} tasks")
+        for name, kind in _KINDS.items():
+            if not isinstance(getattr(record, name), kind):
+                raise ValueError(f"{name} is {getattr(record, name)!r}")
+        wrong = [x for x in record.accuracies if not (isinstance(x, int | float) and 0 <= x <= 100 + 1e-9)]
+        if wrong:
+            raise ValueError(f"an accuracy is {wrong[0]!r}, which is no percentage")
+        n_tasks = record.config.get("n_tasks")
+        if not isinstance(n_tasks, int) or not record.accuracies or not (record.whole or record.limit):
+            raise ValueError(f"{len(record.accuracies)} accuracies for {n_tasks} tasks")
         return record
 
 
@@ -94,11 +106,18 @@ class RecordStore:
     Parameters
     ----------
     out : path
-        The folder that ``records`` is made in.
+        The folder that ``records`` is made in. One that has no records but a file that would be replaced, such as
+        ``tables.md``, is somebody's own, and refused.
     """
 
     def __init__(self, out: str | Path) -> None:
         self.folder = Path(out) / "records"
+        theirs = [] if self.folder.exists() else [name for name in _OUTPUTS if (Path(out) / name).exists()]
+        if theirs:
+            raise InputError(
+                f"--out {str(out)!r} holds {theirs[0]} and no records, so it is not of an earlier run, and that file "
+                "would be replaced. Name another folder, or move the file."
+            )
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -128,10 +147,12 @@ class RecordStore:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file under a temporary name beside the target, then rename it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Write a file; a reader sees all of it or nothing."""
     try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        with replacing(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written ({error.strerror}). Check the folder's permissions and its space; the same "
+            "command then goes on from there."
+        ) from error

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from a2lp.bench.placing import N_TASKS, PREPROCESS
 from a2lp.bench.protocol import Cell, draw_episodes, plan
-from a2lp.bench.published import METHODS, SHOTS, Set, identify
+from a2lp.bench.published import METHODS, NOVEL_CLASSES, SHOTS, Set, identify
 from a2lp.errors import A2LPError, InputError
 from a2lp.features import FeatureSet, load
 from a2lp.features.bundled import BUNDLED
@@ -26,7 +26,7 @@ def find_features(folder: Path | None) -> Found:
     """The features of a folder that belong to the paper's datasets, and bundled ones where the folder has none.
 
     A file belongs if its ``about`` has ``dataset``, ``backbone`` and ``split``, or its name says them, as
-    ``cub_resnet12_test.npz`` does. Only novel classes (``test`` or ``novel``) count.
+    ``cub_resnet12_test.npz`` does. Only novel classes (``test`` or ``novel``) count, and only all of them.
     """
     sets: dict[Set, FeatureSet] = {}
     passed_over: list[str] = []
@@ -39,6 +39,11 @@ def find_features(folder: Path | None) -> Found:
         one = identify(features.name, features.about)
         if one is None:
             passed_over.append(f"{path} is not said to be novel classes of one of the paper's datasets.")
+        elif features.n_classes != NOVEL_CLASSES[one.dataset]:
+            passed_over.append(
+                f"{path} has {features.n_classes} classes; {one.title} has {NOVEL_CLASSES[one.dataset]} novel ones, "
+                "and accuracy depends on how many."
+            )
         elif one in sets:
             passed_over.append(f"{path} is {one.title}, too, and {sets[one].name} came first.")
         else:
