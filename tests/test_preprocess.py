@@ -123,6 +123,19 @@ def test_whiten_makes_the_spread_within_classes_round(library: str) -> None:
     np.testing.assert_allclose(found @ found.swapaxes(1, 2), expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("pool", [4, 400])
+def test_vectors_that_tasks_share_are_whitened_as_if_they_were_alone(pool: int) -> None:
+    rng = np.random.default_rng(2)
+    base = statistics(rng.normal(size=6), np.diag(np.arange(1.0, 7.0)))
+    vectors = rng.normal(size=(pool, 6))
+    vectors[1, 0], vectors[1, 1] = vectors[0, 0], vectors[0, 1] + vectors[0, 2:].sum() - vectors[1, 2:].sum()
+    points = vectors[rng.integers(0, pool, (5, 9))]  # rows 0 and 1 begin alike and have the same sum
+    found = preprocess("whiten", points, base)
+    for task, row in np.ndindex(5, 9):
+        alone = preprocess("whiten", points[task : task + 1, row : row + 1], base)
+        np.testing.assert_allclose(found[task, row], alone[0, 0], rtol=0, atol=1e-14)
+
+
 BAD_BASES: dict[str, tuple[Any, type[InputError], str]] = {
     "none": (None, InputError, "base is None.*Pass base=a2lp.BaseStatistics"),
     "another width": (statistics(np.zeros(4)), ShapeError, r"4 dimensions.*have 3.*same backbone"),

@@ -17,6 +17,9 @@ from a2lp.errors import InputError
 Array = Any
 Namespace = Any
 
+_COMPARED = 256  # rows at a time
+_MOSTLY_DISTINCT = 0.8  # of the rows: looking the others up costs a tenth of multiplying them
+
 
 def namespace(*arrays: Array) -> Namespace:
     """The array-API namespace of some arrays; lists and scalars count as NumPy."""
@@ -103,6 +106,22 @@ def chunks(total: int, size: int) -> Iterator[slice]:
     """Consecutive slices of at most ``size`` that cover ``range(total)``."""
     for start in range(0, total, size):
         yield slice(start, min(start + size, total))
+
+
+def distinct_rows(rows: Array) -> tuple[Array, Array | None]:
+    """Distinct rows of a NumPy array, and for each row which of them it is; where most are distinct, all, and None.
+
+    Tasks are often drawn from one pool: what is done to a row then need not be done for every task that has it.
+    """
+    keys = np.stack([np.sum(rows, axis=1), rows[:, 0]], axis=1).astype(np.float32).view(np.uint64)[:, 0]
+    _, first, place = np.unique(keys, return_index=True, return_inverse=True)
+    if len(first) > _MOSTLY_DISTINCT * len(rows):
+        return rows, None
+    found = rows[first]
+    # a few at a time: what is looked up stays in the cache
+    if not all(np.array_equal(found[place[part]], rows[part]) for part in chunks(len(rows), _COMPARED)):
+        return rows, None
+    return found, place
 
 
 def collect(total: int, parts: Iterable[Any]) -> Any:

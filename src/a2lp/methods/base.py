@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from array_api_compat import device
 
-from a2lp.arrays import Array, chunks, collect, namespace, on_host, softmax
+from a2lp.arrays import Array, chunks, collect, is_numpy, namespace, on_host, softmax
 from a2lp.errors import InputError, UnknownNameError
 from a2lp.preprocess import NAMES as PREPROCESS_NAMES
 from a2lp.preprocess import USES_BASE, preprocess
@@ -24,6 +24,7 @@ from a2lp.tasks.batch import Prediction, TaskBatch
 _BLOCK_BYTES = 16 << 20
 _TASKS_PER_CORE = 8
 _DEVICE_BLOCK_BYTES = 1 << 30
+_TOGETHER = 5  # times as many tasks in a block where each vector is multiplied once: the more, the more they share
 
 
 class Points(NamedTuple):
@@ -144,7 +145,13 @@ class Method(ABC):
 
     def _tasks_at_once(self, batch: TaskBatch) -> int:
         """How many tasks make a block."""
-        return _block_size(batch)
+        together = _TOGETHER if self._multiplies_once and is_numpy(namespace(batch.support)) else 1
+        return together * _block_size(batch)
+
+    @property
+    def _multiplies_once(self) -> bool:
+        """Whether a vector that several tasks of a block have is multiplied by a large matrix once."""
+        return self.preprocess == "whiten"
 
     def _points(self, batch: TaskBatch) -> Points:
         vectors = preprocess(self.preprocess, batch.points, self.base, overwrite=True)

@@ -20,18 +20,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
-from a2lp.arrays import Array, chunks, is_numpy, like, namespace
+from a2lp.arrays import Array, distinct_rows, is_numpy, like, namespace
 from a2lp.engines import variational
 from a2lp.methods.base import Method, Outcome, Points, direct_outcome, require_name
 from a2lp.preprocess import require_base
-from a2lp.tasks.batch import TaskBatch
 
 _BLOCKS = 5  # of a triangular matrix: products with the zeros above its diagonal are left out, 6/10 of all stay
-_TOGETHER = 3  # times as many tasks at once as else: the more, the more vectors they share
-_COMPARED = 256  # rows at a time
-_MOSTLY_DISTINCT = 0.8  # of the rows: looking the others up costs a tenth of multiplying them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +47,9 @@ class BAVARDAGE(Method):
         super().__post_init__()
         require_name("marginal", self.marginal, ("estimated", "uniform"))
 
-    def _tasks_at_once(self, batch: TaskBatch) -> int:
-        together = _TOGETHER if is_numpy(namespace(batch.support)) else 1
-        return together * super()._tasks_at_once(batch)
+    @property
+    def _multiplies_once(self) -> bool:
+        return True
 
     def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
         xp = namespace(points.support)
@@ -77,20 +71,7 @@ def _whitened(x: Array, factor: Array) -> tuple[Array, Array | None]:
     b, n, d = x.shape
     rows, places = xp.reshape(x, (-1, d)), None
     if is_numpy(xp):
-        rows, places = _distinct(rows)
+        rows, places = distinct_rows(rows)
         places = None if places is None else places.reshape(b, n)
     edges = [d * i // _BLOCKS for i in range(_BLOCKS + 1)]
     return xp.concat([rows[:, lo:] @ factor[lo:, lo:hi] for lo, hi in itertools.pairwise(edges)], axis=1), places
-
-
-def _distinct(rows: Array) -> tuple[Array, Array | None]:
-    """Distinct rows, and for each row which of them it is; where most rows are distinct, all of them, and nothing."""
-    keys = np.stack([np.sum(rows, axis=1), rows[:, 0]], axis=1).astype(np.float32).view(np.uint64)[:, 0]
-    _, first, place = np.unique(keys, return_index=True, return_inverse=True)
-    if len(first) > _MOSTLY_DISTINCT * len(rows):
-        return rows, None
-    found = rows[first]
-    # a few at a time: what is looked up stays in the cache
-    if not all(np.array_equal(found[place[part]], rows[part]) for part in chunks(len(rows), _COMPARED)):
-        return rows, None
-    return found, place
