@@ -142,7 +142,7 @@ class Features:
         stem, base_name = SETS[name]
         place = CIFAR_FS if name == "CIFAR-FS" else folder / "features"
         found = load(place / f"{stem}_{split}.npz")
-        base = load_base(place / f"{base_name}.npz")
+        self.base = base = load_base(place / f"{base_name}.npz")
         assert found.labels is not None
         self.name, self.labels = name, found.labels
         self.raw = found.features.astype(np.float32)
@@ -269,8 +269,12 @@ def measure(folder: Path) -> dict[str, Any]:
     split = Features(folder, "CUB", "test")
     support, labels, query, _ = split.saved(folder, "balanced", 1)
     found = {}
-    plain, whitened = {"preprocess": "none"}, {"preprocess": "l2", "local_whitening": True}
-    for form, x, params in (("without base data", split.raw, plain), ("whitened", split.whitened, whitened)):
+    forms: dict[str, tuple[Array, dict[str, Any]]] = {
+        "without base data": (split.raw, {"preprocess": "none"}),
+        "whitened before": (split.whitened, {"preprocess": "l2", "local_whitening": True}),
+        "whitened by the method": (split.raw, {"preprocess": "whiten", "base": split.base}),
+    }
+    for form, (x, params) in forms.items():
         batch = a2lp.TaskBatch(x[support], labels, x[query])
         for marginal in ("estimated", "uniform"):
             method = a2lp.create("a2lp_em", marginal=marginal, **params)
