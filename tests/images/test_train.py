@@ -444,6 +444,16 @@ def test_files_of_others_are_not_replaced(folder, tmp_path, name):
     assert (tmp_path / name).read_text() == "mine"
 
 
+def test_what_a_kill_leaves_is_not_of_others(folder, unbroken, tmp_path):
+    """A log whose last line is cut, and half a checkpoint: the run begins again, and nothing of them stays."""
+    lines = (unbroken / "log.jsonl").read_text()
+    (tmp_path / "log.jsonl").write_text(lines[: lines.index("\n") + 40])
+    (tmp_path / ".checkpoint.pt.123.tmp").write_text("half")
+    train(config(options={"dropout": 0.1}), load(folder, "train"), None, tmp_path, device="cpu")
+    assert seen(tmp_path) == seen(unbroken)
+    assert not list(tmp_path.glob(".*"))
+
+
 def test_a_full_disk_is_named(folder, tmp_path):
     """The limit on the size of files stands for it: the checkpoint is the first that is larger."""
     program = (

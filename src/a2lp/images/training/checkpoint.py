@@ -119,23 +119,30 @@ def finished(out: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
 
 def claim(out: Path) -> None:
     """Refuse a folder with weights or a log that no checkpoint here led to: they are somebody's, and would be lost."""
+    for left in out.glob(f".{CHECKPOINT}.*.tmp"):  # by a kill in the middle of writing
+        left.unlink(missing_ok=True)
     if (out / CHECKPOINT).exists():
         return
     theirs = [path.name for path in _weights(out)]
-    try:  # a run that was killed before its first checkpoint leaves a log of looks
-        for line in (out / LOG).read_text(encoding="utf-8").splitlines():
-            Look(**json.loads(line))
-    except FileNotFoundError:
-        pass
-    except (OSError, ValueError, TypeError):
+    if (out / LOG).exists() and not _is_log(out / LOG):  # a run that was killed before its first checkpoint left one
         theirs.append(LOG)
     if theirs:
         raise InputError(
             f"{out} holds {theirs[0]}, which is not of this run and would be replaced. Choose another folder, or move "
             "that file."
         )
-    for left in out.glob(f".{CHECKPOINT}.*.tmp"):  # by a kill in the middle of writing
-        left.unlink(missing_ok=True)
+
+
+def _is_log(path: Path) -> bool:
+    """Whether a file holds looks; of the last one a kill may have left a part."""
+    try:
+        *lines, last = path.read_text(encoding="utf-8").split("\n")
+        for line in lines:
+            Look(**json.loads(line))
+    except (OSError, ValueError, TypeError):
+        return False
+    begins = '{"step": '
+    return last.startswith(begins) or begins.startswith(last)
 
 
 def write_log(out: Path, looks: list[Look]) -> None:
