@@ -11,9 +11,9 @@ from a2lp.bench import paper_tables
 from a2lp.bench.paper_report import claims, report_page, tables_page
 from a2lp.bench.paper_tables import DASH, build
 from a2lp.bench.placing import Place, place, read_records
-from a2lp.bench.protocol import content_key, draw_episodes, plan
+from a2lp.bench.protocol import draw_episodes, plan
 from a2lp.bench.published import METHODS, Set, identify
-from a2lp.bench.records import RecordStore
+from a2lp.bench.records import RecordStore, content_key
 from a2lp.bench.run import run
 from a2lp.errors import A2LPWarning, InputError
 from a2lp.features.bundled import BUNDLED
@@ -225,3 +225,15 @@ def test_study_records_are_no_cells(records):
     config = records[0].config | {"study": "adaptation"}
     study = dataclasses.replace(records[0], key=content_key(config), config=config)
     assert not place([study]).records
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("features", None), ("features_sha256", []), ("n_shot", {}), ("method", []), ("params", 5), ("preprocess", None)],
+)
+def test_configurations_that_are_not_those_of_cells(records, name, value):
+    config = records[0].config | {name: value}
+    damaged = dataclasses.replace(records[0], key=content_key(config), config=config)
+    found = place([damaged])
+    assert not found.records
+    assert "a configuration that is not that of a cell" in found.left_out

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from a2lp.bench.records import Record, RecordStore
+from a2lp.bench.records import Record, RecordStore, content_key
 from a2lp.errors import A2LPWarning, InputError
 
+CONFIG = {"n_tasks": 3, "seed": 7, "method": "lp"}
 RECORD = Record(
-    key="ab" * 32,
-    config={"n_tasks": 3, "seed": 7, "method": "lp"},
+    key=content_key(CONFIG),
+    config=CONFIG,
     accuracies=[100 / 3, 60.0, 20.0],
     seconds=0.25,
     engine="batched",
@@ -36,7 +37,8 @@ def test_a_record_comes_back_and_leaves_nothing_else(tmp_path):
 
 def test_a_single_task_is_valid_json(tmp_path):
     store = RecordStore(tmp_path)
-    one = replace(RECORD, accuracies=[50.0], config={"n_tasks": 1, "seed": None})
+    config = {"n_tasks": 1, "seed": None}
+    one = replace(RECORD, key=content_key(config), accuracies=[50.0], config=config)
     store.put(one)
     assert store.get(one.key) == one
 
@@ -62,6 +64,11 @@ def test_a_truncated_record_is_no_record_and_is_mentioned(tmp_path, share):
         {"accuracies": [1.0, 2.0, 1e6]},
         {"config": {}},
         {"config": {"n_tasks": "x"}},
+        {"config": CONFIG | {"method": "a2lp"}},
+        {"seconds": float("nan")},
+        {"limit": "x"},
+        {"uniform": []},
+        {"failed": 5},
         {"date": None},
         {"hardware": None},
         {"versions": 3},
@@ -99,10 +106,12 @@ def test_out_must_be_a_folder(tmp_path):
 
 def test_files_of_others_are_not_replaced(tmp_path):
     (tmp_path / "tables.md").write_text("mine")
+    RecordStore(tmp_path, ["table.md"])
+    (tmp_path / "records" / "a.json").write_text("[1]")
     with pytest.raises(InputError, match=r"holds tables\.md and no records"):
-        RecordStore(tmp_path)
-    (tmp_path / "records").mkdir()  # of an earlier run, whose tables they are
-    RecordStore(tmp_path)
+        RecordStore(tmp_path, ["tables.md"])
+    RecordStore(tmp_path).put(RECORD)  # of an earlier run, whose tables they are
+    RecordStore(tmp_path, ["tables.md"])
 
 
 def test_what_cannot_be_written_is_named(tmp_path):

@@ -321,14 +321,18 @@ def test_shipped_configurations_can_be_read(path):
         ({"recipe": []}, UnknownNameError, "plain, s2m2"),
         ({"lr": None}, InputError, "lr=None must be a number"),
         ({"stop": None}, InputError, "stop=None must be a number"),
-        ({"mean": None}, InputError, "mean=None must be 3 positive numbers"),
+        ({"mean": None}, InputError, "mean=None must be 3 numbers"),
         ({"std": ["a", "b", "c"]}, InputError, "std=.* must be 3 positive numbers"),
         ({"crop_area": "ab"}, InputError, "crop_area='ab' must be 2 positive numbers"),
         ({"crop_aspect": [0.5, "x"]}, InputError, "crop_aspect=.* must be 2 positive numbers"),
         ({"options": []}, InputError, "options=.* must be a JSON object"),
         ({"views": "32/24"}, InputError, "views='32/24' must be a list"),
         ({"views": [5]}, InputError, "view '5' must be RESIZE/CROP"),
-        ({"seed": 2**70}, InputError, "below 2"),
+        ({"seed": 2**70}, InputError, "must be a whole number"),
+        ({"look_tasks": 10**9}, InputError, "Give one of 1 to 1000000"),
+        ({"epochs": 10**400}, InputError, "must be a number above 0, at most a million"),
+        ({"lr": 1e308}, InputError, "lr=1e[+]308 must be a number above 0, below 1e38"),
+        ({"options": {"seed": 1}}, InputError, "options has 'seed'"),
     ],
 )
 def test_bad_settings_are_named(settings, error, says):
@@ -444,6 +448,21 @@ def test_files_of_others_are_not_replaced(folder, tmp_path, name):
     assert (tmp_path / name).read_text() == "mine"
 
 
+def test_the_last_look_is_taken_though_a_checkpoint_takes_the_rest_of_the_time(folder, tmp_path):
+    """Checkpoints after every step take most of the time here, and with it the end of the schedule."""
+    for minutes in (0.002, 0.006, 0.01):
+        settings = config(epochs=None, minutes=minutes, looks=1)
+        out = tmp_path / str(minutes)
+        result = train(settings, load(folder, "train"), None, out, device="cpu")
+        assert [look.step for look in result.looks] == [result.record["steps"]]
+
+
+def test_what_a_finished_run_does_not_need_goes(folder, unbroken):
+    (unbroken / "checkpoint.pt").write_text("left by a kill after the record was written")
+    train(config(options={"dropout": 0.1}), load(folder, "train"), None, unbroken, device="cpu")
+    assert not (unbroken / "checkpoint.pt").exists()
+
+
 def test_what_a_kill_leaves_is_not_of_others(folder, unbroken, tmp_path):
     """A log whose last line is cut, and half a checkpoint: the run begins again, and nothing of them stays."""
     lines = (unbroken / "log.jsonl").read_text()
@@ -550,7 +569,12 @@ def test_from_images_to_features_without_a_terminal(folder, tmp_path, monkeypatc
     assert record["view"] == max(views, key=lambda view: sum(record["views"][view].values()))
     assert done.stdout.count("step") == len(looks)
 
-    (out / "test.npz").unlink()  # as after a kill: made again from the cache, beside those that are there
+    (out / "test_base.npz").rename(tmp_path / "base.npz")
+    (out / "test.npz").rename(out / "test_base.npz")  # somebody's
+    refused = subprocess.run([*command, "--minutes", "0.05"], env=environment, capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "test_base.npz is not of the run" in refused.stderr
+    (out / "test_base.npz").unlink()  # as after a kill: made again from the cache, beside those that are there
     subprocess.run([*command, "--minutes", "0.05"], env=environment, capture_output=True, text=True, check=True)
     backbone = create("resnet12_512", out / "weights.safetensors")
     assert (backbone.view, backbone.std) == (View.parse(record["view"]), (0.5, 0.5, 0.5))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
-import json
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from a2lp._version import __version__
+from a2lp.bench.records import content_key
 from a2lp.errors import A2LPWarning, InputError
 from a2lp.features import BaseStatistics, FeatureSet
 from a2lp.methods.base import Method
@@ -119,12 +119,6 @@ class Cell:
     def label(self) -> str:
         """A short name for a progress bar."""
         return f"{self.name}, {self.episodes.tasks.n_shot}-shot, {self.method.preprocess}"
-
-
-def content_key(config: Params) -> str:
-    """A hash of a configuration that does not depend on the order of its entries."""
-    text = json.dumps(config, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def draw_episodes(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
+import re
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -12,11 +16,10 @@ from a2lp.bench.statistics import Estimate, estimate
 from a2lp.errors import A2LPWarning, InputError
 from a2lp.features.common import replacing
 
-# of fields that are read again; the rest is shown as it is
+_NAME = re.compile(r"[0-9a-f]{64}\.json")
 _KINDS: dict[str, Any] = {"key": str, "config": dict, "accuracies": list, "seconds": int | float, "engine": str}
 _KINDS |= {"trace": dict | None, "versions": dict, "hardware": dict, "commit": str | None, "date": str}
-# what commands write beside the records
-_OUTPUTS = ("table.md", "table.csv", "report.html", "sweep.md", "tables.md", "tables.tex", "reproduction.html")
+_KINDS |= {"uniform": bool, "uses_base": bool, "limit": int | float | None, "failed": str | None}
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,10 @@ class Record:
         for name, kind in _KINDS.items():
             if not isinstance(getattr(record, name), kind):
                 raise ValueError(f"{name} is {getattr(record, name)!r}")
+        if record.key != content_key(record.config):
+            raise ValueError("its key is not the hash of its configuration")
+        if not math.isfinite(record.seconds):
+            raise ValueError(f"seconds is {record.seconds}")
         wrong = [x for x in record.accuracies if not (isinstance(x, int | float) and 0 <= x <= 100 + 1e-9)]
         if wrong:
             raise ValueError(f"an accuracy is {wrong[0]!r}, which is no percentage")
@@ -100,20 +107,28 @@ class Record:
         return record
 
 
+def content_key(config: Mapping[str, Any]) -> str:
+    """A hash of a configuration that does not depend on the order of its entries."""
+    text = json.dumps(config, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 class RecordStore:
     """A folder of records, ``OUT/records/<key>.json``.
 
     Parameters
     ----------
     out : path
-        The folder that ``records`` is made in. One that has no records but a file that would be replaced, such as
-        ``tables.md``, is somebody's own, and refused.
+        The folder that ``records`` is made in.
+    writes : sequence of str
+        Names of files that will be written into ``out``. Where one is there already and no record is, it is somebody's
+        own, and the folder is refused.
     """
 
-    def __init__(self, out: str | Path) -> None:
+    def __init__(self, out: str | Path, writes: Sequence[str] = ()) -> None:
         self.folder = Path(out) / "records"
-        theirs = [] if self.folder.exists() else [name for name in _OUTPUTS if (Path(out) / name).exists()]
-        if theirs:
+        theirs = [name for name in writes if (Path(out) / name).exists()]
+        if theirs and not any(_NAME.fullmatch(path.name) for path in self.folder.glob("*.json")):
             raise InputError(
                 f"--out {str(out)!r} holds {theirs[0]} and no records, so it is not of an earlier run, and that file "
                 "would be replaced. Name another folder, or move the file."

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from a2lp.arrays import chunks, to_numpy
-from a2lp.bench.protocol import Cell, content_key
-from a2lp.bench.records import Record, RecordStore
+from a2lp.bench.protocol import Cell
+from a2lp.bench.records import Record, RecordStore, content_key
 from a2lp.bench.run import Progress, kept, mover, new_record
 from a2lp.bench.statistics import estimate
 from a2lp.engines.contract import Step

@@ -76,7 +76,7 @@ def bench(
         raise UnknownNameError("baseline", baseline, names)
     if limit_seconds is not None and not limit_seconds > 0:
         raise InputError(f"--limit-seconds {limit_seconds} must be positive. Leave it out for no limit.")
-    store = None if out is None else records.RecordStore(out)
+    store = None if out is None else records.RecordStore(out, ("table.md", "table.csv", "report.html"))
     vectors = load(features)
     if tasks_file is None:
         sizes: dict[str, Any] = {"n_way": ways, "n_query": queries, "n_tasks": tasks, "seed": seed}

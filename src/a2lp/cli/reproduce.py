@@ -37,7 +37,7 @@ def reproduce(
     found = find_features(None if data is None else Path(data))
     for sentence in found.passed_over:
         output.note(f"note: passed over: {sentence}")
-    store = records.RecordStore(out)
+    store = records.RecordStore(out, ("tables.md", "tables.tex", "reproduction.html"))
     for one, features in found.sets.items():
         output.note(f"{one.title}: {features.name}, {len(features)} vectors of {features.n_classes} classes")
         output.run_cells(one.title, plan_cells(features, tasks), store)

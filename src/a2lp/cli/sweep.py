@@ -46,7 +46,7 @@ def sweep(
     from a2lp.bench import protocol, records, tables
     from a2lp.cli import output
 
-    store = None if out is None else records.RecordStore(out)
+    store = None if out is None else records.RecordStore(out, ("sweep.md",))
     vectors, sentence = classes_.tuning_set(features, classes)
     sizes: dict[str, Any] = {
         "n_way": ways,

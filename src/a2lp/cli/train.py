@@ -38,8 +38,12 @@ def train(
     if minutes is not None or epochs is not None:
         settings = settings.lasting(minutes=minutes, epochs=epochs)
     base, val = (load(data, split, dataset=settings.dataset) for split in ("train", "val"))
-    with _display(settings.name) as progress:
-        result = training.train(settings, base, val, out, device=device, workers=workers, progress=progress)
+    try:
+        with _display(settings.name) as progress:
+            result = training.train(settings, base, val, out, device=device, workers=workers, progress=progress)
+    except KeyboardInterrupt:
+        typer.echo("interrupted: the same command goes on from the last checkpoint, if there is one.", err=True)
+        raise typer.Exit(130) from None
     chosen = result.record["views"][str(result.view)]
     typer.echo(
         f"{result.weights}: {chosen['one']:.2f} / {chosen['five']:.2f} at 1 and 5 shots on validation classes, "

@@ -15,7 +15,7 @@ from a2lp.errors import A2LPError, InputError
 from a2lp.features import load as load_features
 from a2lp.images.backbones import create
 from a2lp.images.datasets import load
-from a2lp.images.embed import embed
+from a2lp.images.embed import base_path, embed
 from a2lp.images.training.config import TrainConfig
 from a2lp.images.training.loop import Report, train
 
@@ -71,8 +71,12 @@ def _run(config: TrainConfig, options: argparse.Namespace) -> None:
 
 def _check_target(path: Path, run: str) -> None:
     """Features that a run of this name made are made again, from the cache; others are not replaced."""
-    if path.exists() and load_features(path).about.get("trained") != run:
-        raise InputError(f"{path} is not of the run {run!r} and would be replaced. Choose another folder, or move it.")
+    ours = path.exists() and load_features(path).about.get("trained") == run
+    for theirs in (path, base_path(path)):
+        if theirs.exists() and not ours:
+            raise InputError(
+                f"{theirs} is not of the run {run!r} and would be replaced. Choose another folder, or move it."
+            )
 
 
 def _say(report: Report) -> None:

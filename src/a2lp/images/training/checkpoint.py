@@ -119,8 +119,6 @@ def finished(out: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
 
 def claim(out: Path) -> None:
     """Refuse a folder with weights or a log that no checkpoint here led to: they are somebody's, and would be lost."""
-    for left in out.glob(f".{CHECKPOINT}.*.tmp"):  # by a kill in the middle of writing
-        left.unlink(missing_ok=True)
     if (out / CHECKPOINT).exists():
         return
     theirs = [path.name for path in _weights(out)]
@@ -131,6 +129,12 @@ def claim(out: Path) -> None:
             f"{out} holds {theirs[0]}, which is not of this run and would be replaced. Choose another folder, or move "
             "that file."
         )
+
+
+def clean(out: Path) -> None:
+    """Remove what a finished run does not need: its checkpoint, and parts of others that kills left."""
+    for left in (out / CHECKPOINT, *out.glob(f".{CHECKPOINT}.*.tmp")):
+        left.unlink(missing_ok=True)
 
 
 def _is_log(path: Path) -> bool:

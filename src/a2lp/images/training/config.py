@@ -32,13 +32,25 @@ RECIPES: dict[str, dict[str, Any]] = {
 SCHEDULES = ("cosine", "step")
 PRECISIONS = ("auto", "float32", "bfloat16")
 
-_WHOLE = {"batch": 1, "rotated": 0, "size": 1, "warmup": 0, "shift": 0, "recalibrate": 0, "seed": 0}
-_WHOLE |= {"looks": 1, "look_tasks": 1, "look_images": 20}
+_MANY = 10**6
+_WHOLE = {  # least and most
+    "batch": (1, _MANY),
+    "rotated": (0, _MANY),
+    "size": (1, 10**4),
+    "warmup": (0, 10**9),
+    "shift": (0, 10**4),
+    "recalibrate": (0, _MANY),
+    "seed": (0, 2**63 - 1),
+    "looks": (1, _MANY),
+    "look_tasks": (1, _MANY),
+    "look_images": (20, _MANY),
+}
 _NUMBERS: tuple[tuple[tuple[str, ...], str, Callable[[float], bool]], ...] = (
-    (("epochs", "minutes", "lr"), "above 0", lambda x: x > 0),
+    (("epochs", "minutes"), "above 0, at most a million", lambda x: 0 < x <= _MANY),
+    (("lr",), "above 0, below 1e38", lambda x: 0 < x < 1e38),
     (("stop", "momentum"), "above 0, at most 1", lambda x: 0 < x <= 1),
     (("smoothing", "jitter", "weight_decay"), "of at least 0, below 1", lambda x: 0 <= x < 1),
-    (("mixup", "rotation_weight", "checkpoint_seconds"), "of at least 0", lambda x: x >= 0),
+    (("mixup", "rotation_weight", "checkpoint_seconds"), "of at least 0, below 1e38", lambda x: 0 <= x < 1e38),
 )
 
 
@@ -207,10 +219,13 @@ def _check(config: TrainConfig) -> None:
             raise InputError(f"{name}={value!r} must be a text that is not empty.")
     if not isinstance(config.options, dict):
         raise InputError(f'options={config.options!r} must be a JSON object, such as {{"stem_stride": 2}}.')
-    for name, least in _WHOLE.items():
+    for name in ("name", "seed"):
+        if name in config.options:
+            raise InputError(f"options has {name!r}, which is a setting of the run itself. Give it beside options.")
+    for name, (least, most) in _WHOLE.items():
         value = getattr(config, name)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
-            raise InputError(f"{name}={value!r} must be a whole number. Give {least} or more, below 2^63.")
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise InputError(f"{name}={value!r} must be a whole number. Give one of {least} to {most}.")
     for names, rule, holds in _NUMBERS:
         for name in names:
             value = getattr(config, name)
@@ -223,8 +238,9 @@ def _check(config: TrainConfig) -> None:
     for name, length in (("mean", 3), ("std", 3), ("crop_area", 2), ("crop_aspect", 2)):
         value = getattr(config, name)
         left_out = value is None and name == "crop_area"
-        if not left_out and not (_are_numbers(value) and len(value) == length and min(value) > 0):
-            raise InputError(f"{name}={value!r} must be {length} positive numbers.")
+        above = -math.inf if name == "mean" else 0.0
+        if not left_out and not (_are_numbers(value) and len(value) == length and min(value) > above):
+            raise InputError(f"{name}={value!r} must be {length} {'' if name == 'mean' else 'positive '}numbers.")
     if not _are_numbers(config.average) or not all(0 <= decay < 1 for decay in config.average):
         raise InputError(
             f"average={list(config.average)} must be numbers of at least 0, below 1. Give one, such as 0.999."
@@ -239,7 +255,7 @@ def _check(config: TrainConfig) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
 def _are_numbers(values: Any) -> bool:

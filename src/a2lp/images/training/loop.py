@@ -119,7 +119,9 @@ def train(
     progress(Report(note="checking the images"))
     identity = {"config": config.as_json(), "data": _describe("base", base, workers) | _describe("val", val, workers)}
     record = checkpoint.finished(out, identity)
-    if record is None:
+    if record is not None:
+        checkpoint.clean(out)
+    else:
         checkpoint.claim(out)
         place = choose_device(device)
         with torch.random.fork_rng([place] if place.type == "cuda" else []), _fastest_convolutions():
@@ -177,7 +179,7 @@ def _train(
     best = run.averages[0].net  # as _choose_view left it
     save_weights(best, out / checkpoint.WEIGHTS, about=about, view=view, mean=config.mean, std=config.std)
     checkpoint.write_record(out, record)  # last: it says that the rest is there
-    (out / checkpoint.CHECKPOINT).unlink(missing_ok=True)
+    checkpoint.clean(out)
     return record
 
 
@@ -202,8 +204,7 @@ def _loop(run: Run, state: Progress, out: Path, save: Callable[[], None], progre
             done = schedule.done(state.step, state.seconds)
         if state.seconds - saved >= config.checkpoint_seconds or schedule.over(done):
             save()
-            saved = state.seconds = time.perf_counter() - began
-            done = schedule.done(state.step, state.seconds)
+            saved = time.perf_counter() - began  # this time counts with the next step's: a look may be due by then
         if look is not None or state.seconds - reported >= _REPORT_SECONDS:
             reported = state.seconds
             progress(Report(min(1.0, done / config.stop), state.seconds, state.step * config.shown, look))
