@@ -33,6 +33,7 @@ from a2lp.images.training import Look, TrainConfig, train
 from a2lp.images.training.augment import Normalise, augment, planes, recolour, resample, windows
 from a2lp.images.training.average import Average, recalibrate
 from a2lp.images.training.checkpoint import Progress
+from a2lp.images.training.loop import _loop as steps_loop
 from a2lp.images.training.loop import take_look
 from a2lp.images.training.recipes import Classifier, Mix, assemble, draw_mix, loss
 from a2lp.images.training.run import Run
@@ -449,12 +450,10 @@ def test_files_of_others_are_not_replaced(folder, tmp_path, name):
 
 
 def test_the_last_look_is_taken_though_a_checkpoint_takes_the_rest_of_the_time(folder, tmp_path):
-    """Checkpoints after every step take most of the time here, and with it the end of the schedule."""
-    for minutes in (0.002, 0.006, 0.01):
-        settings = config(epochs=None, minutes=minutes, looks=1)
-        out = tmp_path / str(minutes)
-        result = train(settings, load(folder, "train"), None, out, device="cpu")
-        assert [look.step for look in result.looks] == [result.record["steps"]]
+    settings, state = config(epochs=None, minutes=0.02, looks=1), Progress()
+    run = Run(settings, load(folder, "train"), None, torch.device("cpu"), 1)
+    steps_loop(run, state, tmp_path, lambda: time.sleep(1.5), lambda report: None)
+    assert [look.step for look in state.looks] == [state.step]
 
 
 def test_what_a_finished_run_does_not_need_goes(folder, unbroken):
