@@ -47,9 +47,12 @@ def made(tmp_path_factory):
     save(digits, folder / "data" / "mini_resnet12_val.npz")
     save(digits, folder / "data" / "pets.npz")
     (folder / "data" / "mini_resnet12_test.npz").write_text("damaged")
+    (folder / "data" / "weights.safetensors").write_text("of a network")
+    (folder / "more").mkdir()
+    (folder / "data" / "mine.npz").rename(folder / "more" / "mine.npz")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        stdout, stderr = call("reproduce", "--data", "data", "--tasks", "4")
+        stdout, stderr = call("reproduce", "--data", "data", "--data", "more", "--tasks", "4")
     return folder, stdout, stderr
 
 
@@ -79,7 +82,7 @@ def test_reproduce_goes_on_where_it_stopped(made, monkeypatch):
     records = {path: path.stat().st_mtime_ns for path in (folder / "results" / "records").iterdir()}
     lost = next(iter(records))
     lost.unlink()
-    _, stderr = call("reproduce", "--data", "data", "--tasks", "4")
+    _, stderr = call("reproduce", "--data", "data", "--data", "more", "--tasks", "4")
     assert "15 of 16 cells" in stderr
     assert "16 of 16 cells" in stderr
     after = {path: path.stat().st_mtime_ns for path in (folder / "results" / "records").iterdir()}

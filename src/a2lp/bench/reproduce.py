@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,15 +23,15 @@ class Found(NamedTuple):
     passed_over: list[str]
 
 
-def find_features(folder: Path | None) -> Found:
-    """The features of a folder that belong to the paper's datasets, and bundled ones where the folder has none.
+def find_features(folders: Sequence[Path]) -> Found:
+    """The features of some folders that belong to the paper's datasets, and bundled ones where they have none.
 
     A file belongs if its ``about`` has ``dataset``, ``backbone`` and ``split``, or its name says them, as
     ``cub_resnet12_test.npz`` does. Only novel classes (``test`` or ``novel``) count, and only all of them.
     """
     sets: dict[Set, FeatureSet] = {}
     passed_over: list[str] = []
-    for path in _files(folder):
+    for path in (path for folder in folders for path in _files(folder)):
         try:
             features = load(path)
         except A2LPError as error:
@@ -63,12 +64,10 @@ def plan_cells(features: FeatureSet, n_tasks: int = N_TASKS) -> list[Cell]:
     return plan(episodes, METHODS, PREPROCESS)
 
 
-def _files(folder: Path | None) -> list[Path]:
-    """Feature files that may be of novel classes: those that are named after another split are not opened."""
-    if folder is None:
-        return []
+def _files(folder: Path) -> list[Path]:
+    """Feature files that may be of novel classes: neither those named after another split, nor weights beside them."""
     if not folder.is_dir():
         raise InputError(f"--data {str(folder)!r} is not a folder; feature files are looked for in one. Name it.")
     others = ("_train", "_val", "_base")
     found = sorted(path for path in folder.iterdir() if path.suffix.lower() in FORMATS and path.is_file())
-    return [path for path in found if not path.stem.endswith(others)]
+    return [path for path in found if not path.stem.endswith(others) and not path.stem.startswith("weights")]

@@ -12,9 +12,10 @@ from a2lp.cli import options
 
 def reproduce(
     data: Annotated[
-        str | None,
+        list[Path] | None,
         typer.Option(
-            help="Folder of feature files such as cub_resnet12_test.npz, beside the bundled sets.", metavar="DIR"
+            help="Folder of feature files such as cub_resnet12_test.npz, beside the bundled sets; may be repeated.",
+            metavar="DIR",
         ),
     ] = None,
     out: Annotated[
@@ -34,7 +35,7 @@ def reproduce(
     from a2lp.cli import output
     from a2lp.errors import MissingExtraError
 
-    found = find_features(None if data is None else Path(data))
+    found = find_features(data or [])
     for sentence in found.passed_over:
         output.note(f"note: passed over: {sentence}")
     store = records.RecordStore(out, ("tables.md", "tables.tex", "reproduction.html"))
