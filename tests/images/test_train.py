@@ -367,6 +367,12 @@ def weights(out: Path) -> dict[str, torch.Tensor]:
     return found
 
 
+def environment() -> dict[str, str]:
+    """Of processes that import this very package."""
+    paths = [str(Path(a2lp.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+
+
 def seen(out: Path) -> list[tuple[int, float]]:
     looks = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     return [(look["step"], look["loss"]) for look in looks]
@@ -392,9 +398,7 @@ def test_a_run_that_was_killed_ends_with_the_same_weights(folder, unbroken, tmp_
     )
     out = tmp_path / "out"
     command = [sys.executable, "-c", program, str(path), str(folder), str(out)]
-    paths = [str(Path(a2lp.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-    run = subprocess.Popen(command, env=environment)
+    run = subprocess.Popen(command, env=environment())
     deadline = time.monotonic() + 120
     while not (out / "checkpoint.pt").exists() and time.monotonic() < deadline and run.poll() is None:
         time.sleep(0.01)
@@ -403,7 +407,7 @@ def test_a_run_that_was_killed_ends_with_the_same_weights(folder, unbroken, tmp_
     assert not (out / "record.json").exists()
     assert len((out / "log.jsonl").read_text().splitlines()) < 3
 
-    subprocess.run(command, env=environment, check=True)
+    subprocess.run(command, env=environment(), check=True)
     expected = weights(unbroken)
     for name, value in weights(out).items():
         assert torch.equal(value, expected[name]), name
@@ -485,9 +489,7 @@ def test_a_full_disk_is_named(folder, tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(SETTINGS))
     command = [sys.executable, "-c", program, str(path), str(folder), str(tmp_path / "out")]
-    paths = [str(Path(a2lp.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
     assert "checkpoint.pt cannot be written" in done.stdout
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["log.jsonl"]
 
@@ -554,9 +556,9 @@ def test_from_images_to_features_without_a_terminal(folder, tmp_path, monkeypatc
     views = [f"{SIDE}/{SIDE}", f"{SIDE}/12/{SIDE}"]
     path.write_text(json.dumps(SETTINGS | {"views": views, "recalibrate": 2, "looks": 2, "std": [0.5, 0.5, 0.5]}))
     command = [sys.executable, "-m", "a2lp.images.training", str(path), "--data", str(folder), "--out", str(out)]
-    paths = [str(Path(a2lp.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-    done = subprocess.run([*command, "--minutes", "0.05"], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [*command, "--minutes", "0.05"], env=environment(), capture_output=True, text=True, check=True
+    )
     record = json.loads((out / "record.json").read_text())
     looks = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     assert record["looks"] == looks
@@ -570,11 +572,11 @@ def test_from_images_to_features_without_a_terminal(folder, tmp_path, monkeypatc
 
     (out / "test_base.npz").rename(tmp_path / "base.npz")
     (out / "test.npz").rename(out / "test_base.npz")  # somebody's
-    refused = subprocess.run([*command, "--minutes", "0.05"], env=environment, capture_output=True, text=True)
+    refused = subprocess.run([*command, "--minutes", "0.05"], env=environment(), capture_output=True, text=True)
     assert refused.returncode == 2
     assert "test_base.npz is not of the run" in refused.stderr
     (out / "test_base.npz").unlink()  # as after a kill: made again from the cache, beside those that are there
-    subprocess.run([*command, "--minutes", "0.05"], env=environment, capture_output=True, text=True, check=True)
+    subprocess.run([*command, "--minutes", "0.05"], env=environment(), capture_output=True, text=True, check=True)
     backbone = create("resnet12_512", out / "weights.safetensors")
     assert (backbone.view, backbone.std) == (View.parse(record["view"]), (0.5, 0.5, 0.5))
     val = load_features(out / "val.npz")
