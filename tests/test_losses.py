@@ -162,7 +162,7 @@ def test_an_anchors_own_label_hides_what_others_say() -> None:
         ({"queries": "norm"}, ["'norm'", "norm2, soft"]),
         ({"entropy": -1}, ["entropy=-1", "0 or more"]),
         ({"marginal": float("nan")}, ["marginal=nan", "0 or more"]),
-        (Terms(weight="1"), ["weight='1'", "0 or more"]),  # type: ignore[arg-type]
+        (Terms(weight="1"), ["weight='1'", "0 or more"]),
     ],
 )
 def test_bad_losses_are_named_with_rule_and_remedy(given: Any, words: list[str]) -> None:

@@ -51,7 +51,7 @@ def test_cifar_fs() -> None:
     for needed in ("CIFAR-100", "Krizhevsky", "cifar_fs_resnet12_novel.npz"):
         assert needed in notice
     whole = load(ROOT / "trained" / "cifar_fs_resnet12" / "cifar_fs_resnet12_test.npz")
-    first = [whole.files.index(file) for file in cifar.files[::500]]  # type: ignore[union-attr, index]
+    first = [whole.files.index(file) for file in cifar.files[::500]]
     assert np.array_equal(cifar.features[::500], whole.features[first])
 
 

@@ -251,4 +251,4 @@ def test_views() -> None:
     with pytest.raises(InputError, match="crop=0"):
         View(84, 0)
     with pytest.raises(InputError, match=r"resize=84\.0"):
-        View(84.0, 84)  # type: ignore[arg-type]
+        View(84.0, 84)

@@ -652,7 +652,7 @@ def test_a_mosaic_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert len(decoded) == 200
     again.source.read([0, 199, 1, 198] * 50)
     assert len(decoded) == 201  # 0 had gone, 198 and 199 were still there
-    (mosaics,) = again.source.sources  # type: ignore[attr-defined]
+    (mosaics,) = again.source.sources
     assert len(mosaics._kept) == 4
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from a2lp.errors import A2LPError, FeatureFileError, InputError
 from a2lp.features import FeatureSet, save
-from a2lp.label.sources import Embedding, embed_points, find_points, open_source
+from a2lp.label.sources import Embedding, Points, embed_points, find_points, open_source
 
 SMALL = Embedding("resnet12", Path("weights.safetensors"), view="36/32", device="cpu")
 
@@ -34,7 +34,7 @@ def test_a_folder_is_embedded_once() -> None:
     assert ("embedding", 0, 0) in said
 
 
-def find_points_of(text: str):  # type: ignore[no-untyped-def]
+def find_points_of(text: str) -> Points:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.stdin", io.StringIO(text))
         return find_points("-")

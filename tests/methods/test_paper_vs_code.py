@@ -191,8 +191,8 @@ def test_row_14_class_size(cub: Any) -> None:
     theirs = np.concatenate([authors_tasks(cub.labels, "cub", n_shot=5, n_tasks=200).query.ravel()])
     ours = draw("balanced", cub.labels, seed=0, n_way=5, n_shot=5, n_query=15, n_tasks=200).query.ravel()
     starts = np.array(sorted(first))
-    place = lambda rows: rows - starts[np.searchsorted(starts, rows, side="right") - 1]  # noqa: E731
-    assert place(theirs).max() < smallest <= place(ours).max()
+    last_places = [(rows - starts[np.searchsorted(starts, rows, side="right") - 1]).max() for rows in (theirs, ours)]
+    assert last_places[0] < smallest <= last_places[1]
 
 
 @pytest.mark.parametrize("n_way", [2, 7, 20])
