@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: bench test lint docs speed tables clean
+.PHONY: bench test lint docs speed studies tables clean
 
 # The paper's comparison on real features: 1- and 5-shot, four methods, 1000 tasks each.
 bench: .venv/.slim
@@ -11,7 +11,6 @@ bench: .venv/.slim
 
 # Everything that must hold: style, types, layers, tests, docs.
 test: .venv/.full lint
-	find src -name '*.nb[ic]' -delete  # numba does not notice a change in a file that a kernel calls
 	$(BIN)/python -m pytest -n auto
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
@@ -28,6 +27,13 @@ docs: .venv/.full
 speed: .venv/.full
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/speed_report.py
+
+# What docs/field.md, docs/a2lp_plus.md and docs/a2lp_em.md show, about 50 minutes on two quiet cores. Commit first: records
+# name the commit. A run that was stopped continues.
+studies: .venv/.full
+	$(BIN)/python benchmarks/field.py --measure
+	$(BIN)/python benchmarks/plus_study.py --measure
+	$(BIN)/python benchmarks/em_study.py --measure
 
 # All cells of the paper's tables that the features at hand allow, then README's and docs' tables from the records.
 tables: .venv/.full

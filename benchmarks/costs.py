@@ -1,4 +1,4 @@
-"""What ``speed.py`` measures besides the contest: the machine's peak, first use, memory, and how cost grows."""
+"""What ``speed.py`` measures beside the engines' times: the machine's peak, first use, memory, and how cost grows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CORES = os.cpu_count() or 1
 
 
 def multiply_adds(s: int, q: int, d: int, c: int) -> float:
-    """What a task's step needs: s rows of similarities and of gradient, one Cholesky factor, 2 c solves with it."""
+    """Of one step of one task: s rows of similarities and of gradient, one Cholesky factor, 2 c solves with it."""
     n = s + q
     return 2 * s * n * d + n**3 / 3 + 2 * c * n**2
 
@@ -72,11 +72,9 @@ def busy_seconds() -> float:
 FIRST_USE = """
 import sys, time
 import a2lp
-from a2lp import features
-from a2lp.tasks.samplers import draw
 
-cub = features.load("cub")
-batch = draw("balanced", cub.labels, seed=0, n_way=5, n_shot=1, n_query=15, n_tasks=1).batch(cub.features)
+cub = a2lp.load("cub")
+batch = a2lp.draw("balanced", cub.labels, seed=0, n_way=5, n_shot=1, n_query=15, n_tasks=1).batch(cub.features)
 if sys.argv[1] == "cuda":
     import torch
     batch = a2lp.TaskBatch(torch.asarray(batch.support).cuda(), batch.codes, torch.asarray(batch.query).cuda())

@@ -1,7 +1,7 @@
 """A2LP as its authors run it, written by us: batched, autograd through ``torch.inverse``, Adam on every point.
 
-This is what the engines are timed against. It does all the work that they leave out: the whole Gram matrix, an
-inverse, and the backward of both, each step; then the gradient of the points that stay is set to zero.
+The engines are timed against it. It does all the work that they avoid: the whole Gram matrix, an inverse, and the
+backward pass of both, each step; then the gradient of the points that stay is set to zero.
 """
 
 from __future__ import annotations

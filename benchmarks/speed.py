@@ -6,8 +6,8 @@
 
 Tasks are drawn from the bundled features: 5-way, 1- and 5-shot, 75 queries, 640 dimensions. Seconds are for the
 paper's 1000 steps. ``naive`` and ``batched`` are timed as a slope over some steps after a warm-up, since 1000 would
-take hours; compiled engines run all 1000, and their time is that of the whole call. A round times everybody once,
-forwards or backwards in turn; ratios are taken within a round.
+take hours; compiled engines run all 1000, and their time is that of the whole call. A round times every engine once,
+in an order that is reversed with every round; ratios are taken within a round.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from naive import Naive
 
 import a2lp
 from a2lp import features
-from a2lp.bench.records import write_text
 from a2lp.doctor import vector_instructions
 from a2lp.environment import commit, stamp
+from a2lp.files import write_text
 from a2lp.preprocess import l2
 from a2lp.tasks.samplers import draw
 
@@ -38,10 +38,10 @@ RECORDS = Path(__file__).parent / "records"
 STEPS = 1000
 WARM_UP = 3
 CORES = os.cpu_count() or 1
-SMALL = 100  # so many tasks that one thread might do as well for naive as all
-REFERENCE_TASKS = 20  # it solves one task after another: more tasks tell nothing new
+SMALL = 100  # tasks up to which one thread may be as fast for naive as all
+REFERENCE_TASKS = 20  # it solves one task after another: more tasks show nothing new
 WAYS, QUERIES = 5, 15
-DISTURBED = 0.03  # share of all cores that others may take during a measurement
+DISTURBED = 0.03  # share of all cores that other processes may take during a measurement
 
 
 class Seconds(NamedTuple):
@@ -51,8 +51,8 @@ class Seconds(NamedTuple):
     cpu: float
 
 
-class Contestant(NamedTuple):
-    """Somebody to time: a call of ``measure`` is one measurement."""
+class Timed(NamedTuple):
+    """An engine on a batch: a call of ``measure`` is one measurement."""
 
     name: str
     how: str
@@ -78,7 +78,7 @@ def enough_steps(seconds_each: float) -> int:
     return int(np.clip(0.5 / seconds_each, 5, 100))
 
 
-def naive(batch: a2lp.TaskBatch, clock: Clock, threads: int) -> Contestant:
+def naive(batch: a2lp.TaskBatch, clock: Clock, threads: int) -> Timed:
     points, codes = torch.asarray(l2(batch.points)), torch.asarray(batch.codes)
     run = Naive(points, codes, batch.n_classes)
     torch.set_num_threads(threads)
@@ -92,7 +92,7 @@ def naive(batch: a2lp.TaskBatch, clock: Clock, threads: int) -> Contestant:
         return Seconds(*(STEPS / count * x for x in found))
 
     name = "naive" if threads == CORES else "naive (1 thread)"
-    return Contestant(name, f"slope over {count} steps after {WARM_UP + 1}", measure)
+    return Timed(name, f"slope over {count} steps after {WARM_UP + 1}", measure)
 
 
 def predict(batch: a2lp.TaskBatch, engine: str, steps: int) -> Callable[[], a2lp.Prediction]:
@@ -100,7 +100,7 @@ def predict(batch: a2lp.TaskBatch, engine: str, steps: int) -> Callable[[], a2lp
     return lambda: method.predict(batch)
 
 
-def by_slope(name: str, batch: a2lp.TaskBatch, engine: str, clock: Clock) -> Contestant:
+def by_slope(name: str, batch: a2lp.TaskBatch, engine: str, clock: Clock) -> Timed:
     """Steps alone: what a longer run takes more than a shorter one."""
     short = predict(batch, engine, WARM_UP)
     short()
@@ -110,18 +110,18 @@ def by_slope(name: str, batch: a2lp.TaskBatch, engine: str, clock: Clock) -> Con
     def measure() -> Seconds:
         return Seconds(*(STEPS / count * (b - a) for a, b in zip(clock(short), clock(long), strict=True)))
 
-    return Contestant(name, f"slope over {count} steps after {WARM_UP}", measure)
+    return Timed(name, f"slope over {count} steps after {WARM_UP}", measure)
 
 
-def whole(name: str, batch: a2lp.TaskBatch, engine: str, clock: Clock) -> Contestant:
+def whole(name: str, batch: a2lp.TaskBatch, engine: str, clock: Clock) -> Timed:
     """All steps, with all that a call of ``predict`` does besides."""
     predict(batch[:1], engine, 2)()  # compiles
     predict(batch, engine, 2)()
     work = predict(batch, engine, STEPS)
-    return Contestant(name, f"all {STEPS} steps, the whole call", lambda: clock(work))
+    return Timed(name, f"all {STEPS} steps, the whole call", lambda: clock(work))
 
 
-def contestants(batch: a2lp.TaskBatch, device: str, clock: Clock) -> list[Contestant]:
+def timed_engines(batch: a2lp.TaskBatch, device: str, clock: Clock) -> list[Timed]:
     as_torch = a2lp.TaskBatch(
         torch.asarray(batch.support).to(device), batch.support_labels, torch.asarray(batch.query).to(device)
     )
@@ -141,7 +141,7 @@ def contestants(batch: a2lp.TaskBatch, device: str, clock: Clock) -> list[Contes
     for make in makers:
         try:
             found.append(make())
-        except (a2lp.A2LPError, RuntimeError) as error:  # the others can still be timed
+        except (a2lp.A2LPError, RuntimeError) as error:  # the rest can still be timed
             print(f"left out: {type(error).__name__}: {error}")
     return found
 
@@ -163,17 +163,17 @@ def undisturbed(measure: Callable[[], Seconds]) -> tuple[Seconds, float]:
 
 
 def cell(n_shot: int, n_tasks: int, device: str, rounds: int) -> dict[str, Any]:
-    """All contestants on the same tasks."""
+    """All engines on the same tasks."""
     cub = features.load("cub")
     tasks = draw("balanced", cub.labels, seed=0, n_way=WAYS, n_shot=n_shot, n_query=QUERIES, n_tasks=n_tasks)
     batch = tasks.batch(cub.features)
     clock = Clock(device)
-    everybody = contestants(batch, device, clock)
-    times: dict[str, list[Seconds]] = {one.name: [] for one in everybody}
+    engines = timed_engines(batch, device, clock)
+    times: dict[str, list[Seconds]] = {one.name: [] for one in engines}
     peaks, disturbance = [], []
     for turn in range(rounds):
         peaks.append(costs.peak_flops(device))
-        for one in everybody[:: -1 if turn % 2 else 1]:
+        for one in engines[:: -1 if turn % 2 else 1]:
             seconds, others = undisturbed(one.measure)
             times[one.name].append(seconds)
             disturbance.append(others)
@@ -191,7 +191,7 @@ def cell(n_shot: int, n_tasks: int, device: str, rounds: int) -> dict[str, Any]:
                 "wall": [round(t.wall, 6) for t in times[one.name]],
                 "cpu": [round(t.cpu, 6) for t in times[one.name]],
             }
-            for one in everybody
+            for one in engines
         },
     }
 

@@ -1,4 +1,4 @@
-"""The paper's tables in README and docs, from the records in results/; what the marked command prints is put in.
+"""Put the paper's tables into README and docs: the output of the marked commands, from the records in results/.
 
 .venv/bin/python benchmarks/tables_in_docs.py
 """
@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from a2lp.bench.records import write_text
+from a2lp.files import write_text
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKED = re.compile(r"<!-- (a2lp tables[^\n]*) -->\n.*?<!-- end -->", re.DOTALL)
@@ -23,7 +23,7 @@ def printed(command: str) -> str:
 
 
 def fill(text: str) -> str:
-    """The text of a page with its marked parts as they should be."""
+    """The text of a page with the output of its marked commands."""
     return MARKED.sub(lambda match: f"<!-- {match[1]} -->\n\n{printed(match[1])}\n\n<!-- end -->", text)
 
 

@@ -29,7 +29,7 @@ DOCTESTED = [
     "a2lp.easyfsl",
     "a2lp.estimators.propagation",
     "a2lp.estimators.weights",
-    "a2lp.features.sets",
+    "a2lp.features.feature_set",
     "a2lp.label.classify",
     "a2lp.methods.registry",
     "a2lp.tasks.batch",

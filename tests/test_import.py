@@ -23,9 +23,12 @@ PUBLIC = {
     "TaskBatch",
     "TaskList",
     "__version__",
+    "bench",
     "create",
+    "draw",
     "label",
-    "methods",
+    "list_methods",
+    "load",
 }
 HEAVY = {"torch", "numba", "sklearn", "matplotlib", "typer", "rich", "jinja2", "pyarrow", "safetensors", "pandas"}
 
@@ -64,7 +67,7 @@ print(" ".join(sys.modules))
 def test_exported_names_are_these_and_each_loads() -> None:
     assert set(a2lp.__all__) == set(dir(a2lp)) == PUBLIC
     assert len(a2lp.__all__) == len(PUBLIC)
-    for name in PUBLIC - {"__version__", "label", "methods"}:
+    for name in PUBLIC - {"__version__", "bench", "label"}:
         value = getattr(a2lp, name)
         assert inspect.isclass(value) or inspect.isfunction(value), name
         assert value.__name__ == name
@@ -75,23 +78,3 @@ def test_exported_names_are_these_and_each_loads() -> None:
 def test_a_name_that_is_not_there() -> None:
     with pytest.raises(AttributeError, match="'a2lp' has no attribute 'nothing'"):
         _ = a2lp.nothing
-
-
-@pytest.mark.parametrize(
-    "first",
-    [
-        "pass",
-        "a2lp.create('lp')",
-        "import a2lp.methods",
-        "import a2lp.methods.registry",
-        "from a2lp import methods",
-        "from a2lp import *",
-    ],
-)
-def test_methods_is_a_function_whatever_came_before(first: str) -> None:
-    code = (
-        f"import a2lp; before = a2lp.methods(); exec({first!r}); after = a2lp.methods(); print(before == after, *after)"
-    )
-    late = f"import a2lp; exec({first!r}); print(*a2lp.methods())"
-    assert fresh(code).startswith("True prototypical imprinting lp a2lp ")
-    assert fresh(late).startswith("prototypical imprinting lp a2lp ")

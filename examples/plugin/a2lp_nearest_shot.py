@@ -7,13 +7,12 @@ than ``k`` shots, all of its shots count: classes with many shots have no more v
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from a2lp import Method
-from a2lp.arrays import namespace, one_hot
-from a2lp.methods.base import DIRECT, Outcome, Points, direct_outcome, require_whole
+from a2lp.arrays import namespace
+from a2lp.checks import whole
+from a2lp.methods.base import Outcome, Points, scored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,18 +25,14 @@ class NearestShot(Method):
         How many shots of a class count.
     """
 
-    k: int = 3
+    k: int = whole(3, 1, "1 is the nearest neighbour; from the number of shots on, all shots count.")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_whole("k", self.k, 1, "1 is the nearest neighbour; from the number of shots on, all shots count.")
-
-    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
-        xp = namespace(points.support)
-        query, shots = points.rest[:, : points.n_query, :], points.support
+    def _solve(self, points: Points) -> Outcome:
+        xp = namespace(points.vectors)
+        query, shots = points.query, points.support
         sizes = xp.sum(query * query, axis=-1)[:, :, None] + xp.sum(shots * shots, axis=-1)[:, None, :]
         apart = sizes - 2 * (query @ xp.matrix_transpose(shots))  # (b, q, s)
-        own = one_hot(points.codes, points.n_classes, apart.dtype)  # (b, s, c)
+        own = points.labels  # (b, s, c)
         counts = xp.sum(own, axis=1)  # (b, c)
         # shots of other classes go behind all others: farther away than any distance there is
         far = 1 + xp.max(apart, axis=(1, 2), keepdims=True)[..., None]  # (b, 1, 1, 1)
@@ -46,4 +41,4 @@ class NearestShot(Method):
         ranks = xp.arange(ordered.shape[-1], dtype=xp.int64, device=getattr(apart, "device", None))
         votes = xp.astype(ranks < xp.astype(counts, xp.int64)[..., None], apart.dtype)[:, None, :, :]  # (b, 1, c, k)
         scores = -xp.sum(ordered * votes, axis=-1) / xp.sum(votes, axis=-1)  # (b, q, c)
-        return direct_outcome(scores), DIRECT
+        return scored(scores)

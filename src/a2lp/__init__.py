@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from a2lp.estimators import ImprintingClassifier as ImprintingClassifier
     from a2lp.estimators import LabelPropagationClassifier as LabelPropagationClassifier
     from a2lp.estimators import PrototypicalClassifier as PrototypicalClassifier
+    from a2lp.features.files import load as load
     from a2lp.features.statistics import BaseStatistics as BaseStatistics
     from a2lp.methods.base import Method as Method
     from a2lp.methods.registry import create as create
+    from a2lp.methods.registry import list_methods as list_methods
     from a2lp.tasks.batch import Prediction as Prediction
     from a2lp.tasks.batch import TaskBatch as TaskBatch
     from a2lp.tasks.lists import TaskList as TaskList
+    from a2lp.tasks.samplers import draw as draw
 
 _WHERE = {
     "A2LPClassifier": "a2lp.estimators",
@@ -34,13 +37,16 @@ _WHERE = {
     "TaskBatch": "a2lp.tasks.batch",
     "TaskList": "a2lp.tasks.lists",
     "create": "a2lp.methods.registry",
+    "draw": "a2lp.tasks.samplers",
+    "list_methods": "a2lp.methods.registry",
+    "load": "a2lp.features.files",
 }
 
-__all__ = ["__version__", "label", "methods", *_WHERE]
+__all__ = ["__version__", "bench", "label", *_WHERE]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("label", "methods"):  # packages that are functions, too
+    if name in ("bench", "label"):  # packages; the latter is a function, too
         return import_module(f"a2lp.{name}")
     if name not in _WHERE:
         raise AttributeError(f"module 'a2lp' has no attribute {name!r}")

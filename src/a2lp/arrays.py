@@ -66,6 +66,11 @@ def like(x: Any, reference: Array, dtype: Any = None) -> Array:
     return xp.asarray(np.asarray(x), dtype=dtype, device=device(reference))
 
 
+def largest_safe(dtype: Any) -> float:
+    """The largest entry whose square, summed over many dimensions, stays in the range of a floating type."""
+    return 1e150 if "float64" in str(dtype) else 1e15
+
+
 def kth_largest(x: Array, k: int) -> Array:
     """The ``k``-th largest value along the last axis (k = 1: the largest), with that axis kept."""
     xp = namespace(x)
@@ -125,7 +130,7 @@ def distinct_rows(rows: Array) -> tuple[Array, Array | None]:
 
 
 def collect(total: int, parts: Iterable[Any]) -> Any:
-    """NamedTuples of consecutive blocks of tasks as one of all, field by field; a field that is None stays None.
+    """NamedTuples of consecutive blocks of tasks as one of all, field by field; None and text are taken from the first.
 
     Each block is put in its place and let go, so that memory never holds the whole twice.
     """
@@ -135,9 +140,9 @@ def collect(total: int, parts: Iterable[Any]) -> Any:
         if whole is None:
             if stop == total:
                 return part
-            whole = type(part)(*(x if x is None else _room(total, x) for x in part))
+            whole = type(part)(*(x if x is None or isinstance(x, str) else _room(total, x) for x in part))
         for place, x in zip(whole, part, strict=True):
-            if x is not None:
+            if not (x is None or isinstance(x, str)):
                 place[start:stop, ...] = x
         start = stop
     return whole

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
@@ -11,16 +12,21 @@ import numpy as np
 
 from a2lp._version import __version__
 from a2lp.arrays import to_numpy
+from a2lp.checks import require_whole
 from a2lp.engines import select
-from a2lp.engines.contract import Problem, Settings
+from a2lp.engines.contract import Points, Settings
 from a2lp.environment import hardware
-from a2lp.methods.base import require_whole
-from a2lp.methods.registry import create
+from a2lp.errors import InputError
+from a2lp.features.statistics import BaseStatistics
+from a2lp.methods.base import LoopMethod
+from a2lp.methods.registry import loop_methods
 from a2lp.tasks.batch import TaskBatch
 
 PACKAGES = ("numpy", "scipy", "numba", "torch")
-TOLERANCES = {"float64": 1e-9, "float32": 1e-4}  # of Z, after STEPS steps
+# of probabilities, after STEPS steps; where gradients are next to nothing, rounding decides the direction of a step
+TOLERANCES = {"float64": 1e-6, "float32": 1e-2}
 STEPS = 20
+ARRAYS = {"batched": ("NumPy", "torch CPU", "torch CUDA"), "fused_cpu": ("NumPy",), "fused_cuda": ("torch CUDA",)}
 
 
 class Choice(NamedTuple):
@@ -32,27 +38,27 @@ class Choice(NamedTuple):
 
 
 class Check(NamedTuple):
-    """An engine against the reference; what could not be tried has a ``note`` and no difference.
+    """An engine of a method against the slowest and plainest one, in float64.
 
     Attributes
     ----------
-    engine, arrays, precision : str
+    method, engine, arrays, precision : str
     difference : float or None
-        Largest difference of Z after ``STEPS`` steps.
-    seconds : float or None
+        Largest difference of the probabilities after ``STEPS`` steps; None if the engine raised an error.
+    seconds : float
         Of the first call, which is the one that compiles.
-    passed : bool or None
-        None if it cannot run here.
+    passed : bool
     note : str
-        Why not, or what went wrong.
+        What went wrong.
     """
 
+    method: str
     engine: str
     arrays: str
     precision: str
     difference: float | None
-    seconds: float | None
-    passed: bool | None
+    seconds: float
+    passed: bool
     note: str = ""
 
 
@@ -64,26 +70,34 @@ class Report(NamedTuple):
     task: dict[str, int]
     choices: list[Choice]
     checks: list[Check]
-    kernel: dict[str, str]
+    kernels: dict[str, str]
 
     @property
     def passed(self) -> bool:
         """Whether no engine failed."""
-        return all(check.passed is not False for check in self.checks)
+        return all(check.passed for check in self.checks)
 
 
-def examine(ways: int = 5, shots: int = 1, queries: int = 15, dims: int = 640) -> Report:
-    """Look at the machine, choose engines for tasks of a shape, and try each engine.
+def examine(
+    ways: int = 5,
+    shots: int = 1,
+    queries: int = 15,
+    dims: int = 640,
+    progress: Callable[[str], object] = lambda what: None,
+) -> Report:
+    """Look at the machine, choose engines of A2LP for tasks of a shape, and try each engine of each method.
 
     Parameters
     ----------
     ways, shots, queries, dims : int
         Classes of a task, labelled vectors and queries of a class, and the length of a vector.
+    progress : callable, optional
+        Called with what is tried next: the first call of an engine may compile for some seconds.
     """
     task = {"ways": ways, "shots": shots, "queries": queries, "dims": dims}
     for name, value in task.items():
         require_whole(name, value, 1, "The paper has 5 ways, 1 or 5 shots, 15 queries a class and 640 dimensions.")
-    checks = list(_self_test())  # before the state of the kernel: this loads or compiles it
+    checks = list(_self_test(progress))
     machine = {**hardware("cpu"), "vectors": vector_instructions(), "gpu": _gpu()}
     del machine["device"]
     return Report(machine, versions(), task, _choices(**task), checks, _kernel_state())
@@ -102,14 +116,14 @@ def versions() -> dict[str, str | None]:
 
 def vector_instructions() -> str:
     """The vector instructions that ``fused_cpu`` is compiled to."""
-    from a2lp.engines import _simd
+    from a2lp.kernels import simd
 
-    features = _simd._cpu_features()
+    features = simd.cpu_features()
     known = {"+avx512f": "AVX-512", "+avx2": "AVX2", "+avx": "AVX", "+neon": "NEON (untested)"}
     name = next(
         (name for feature, name in known.items() if feature in features.split(",")), "the compiler's own choice"
     )
-    return f"{name}, blocks of {_simd.VECTOR_BYTES // 4} float32"
+    return f"{name}, blocks of {simd.VECTOR_BYTES // 4} float32"
 
 
 def _torch() -> Any:
@@ -141,22 +155,21 @@ def _kinds() -> dict[str, tuple[Callable[[Any], Any] | None, str]]:
 
 
 def _choices(ways: int, shots: int, queries: int, dims: int) -> list[Choice]:
-    s, m = ways * shots, ways * queries
-    settings = Settings(n_neighbors=min(20, s + m - 1), gamma=3.0, alpha=0.8, steps=1000)
-    codes = np.arange(s)[None] % ways
+    codes = np.arange(ways * shots)[None] % ways
+    vectors = np.zeros((1, ways * (shots + queries), dims), np.float32)
     found = []
     for name, (convert, missing) in _kinds().items():
         if convert is None:
             found.append(Choice(name, None, missing))
             continue
-        support, rest = (convert(np.zeros((1, size, dims), np.float32)) for size in (s, m))
-        engine, reason = select.choose("auto", Problem(support, rest, convert(codes), ways), settings)
+        points = Points(convert(vectors), convert(codes), ways, ways * queries)
+        engine, reason = select.choose(select.PROPAGATION, "auto", points, Settings())
         found.append(Choice(name, engine.name, reason))
     return found
 
 
-def _self_test() -> Iterator[Check]:
-    """Each engine on each kind of arrays that it takes, in both precisions, on a few small random tasks."""
+def _self_test(progress: Callable[[str], object]) -> Iterator[Check]:
+    """Each engine of each loop on each kind of arrays that it takes, in both precisions, on a few random tasks."""
     rng = np.random.default_rng(0)
     b, c, d, q = 4, 5, 64, 40
     centres = rng.normal(size=(b, c, d))
@@ -164,43 +177,46 @@ def _self_test() -> Iterator[Check]:
     support = centres + 0.8 * rng.normal(size=centres.shape)
     query = centres[np.arange(b)[:, None], hidden] + 0.8 * rng.normal(size=(b, q, d))
     labels = np.tile(np.arange(c), (b, 1))
-    expected = _solve("reference", support, labels, query)
-    kinds = _kinds()
-    for engine, arrays, precisions in (
-        ("batched", "NumPy", ("float64", "float32")),
-        ("fused_cpu", "NumPy", ("float64", "float32")),
-        ("batched", "torch CPU", ("float64", "float32")),
-        ("batched", "torch CUDA", ("float64", "float32")),
-        ("fused_cuda", "torch CUDA", ("float32",)),
-    ):
-        convert, missing = kinds[arrays]
-        for precision in precisions:
-            if convert is None:
-                yield Check(engine, arrays, precision, None, None, None, missing)
-                continue
-            start = time.perf_counter()
-            try:
-                found = _solve(engine, convert(support.astype(precision)), labels, convert(query.astype(precision)))
-            except Exception as error:  # whatever is wrong with an engine is what the doctor is there to say
-                note = f"{type(error).__name__}: {error}"
-                yield Check(engine, arrays, precision, None, time.perf_counter() - start, False, note)
-                continue
-            seconds = time.perf_counter() - start
-            difference = float(np.abs(found - expected).max())
-            passed = difference <= TOLERANCES[precision]  # False for NaN
-            yield Check(engine, arrays, precision, difference, seconds, passed)
+    base = BaseStatistics.of(rng.normal(size=(20 * d, d)), np.arange(20 * d) % 20)
+    kinds = {name: convert for name, (convert, _) in _kinds().items() if convert is not None}
+    for name, method in loop_methods().items():
+        quick = {"steps": STEPS, "n_neighbors": 10, "base": base}
+        known = {field.name for field in dataclasses.fields(method)}
+        params: dict[str, Any] = {key: value for key, value in quick.items() if key in known}
+        oracle = method.loop.engines[-1].name
+        progress(f"{name}: {oracle}")
+        expected = _probabilities(method(engine=oracle, **params), support, labels, query)
+        tried = [(engine.name, arrays) for engine in method.loop.engines for arrays in ARRAYS.get(engine.name, ())]
+        for engine, arrays in tried:
+            for precision in ("float64", "float32"):
+                if arrays not in kinds or (engine, arrays, precision) == (oracle, "NumPy", "float64"):
+                    continue
+                progress(f"{name}: {engine}, {arrays}, {precision}")
+                tasks = kinds[arrays](support.astype(precision)), labels, kinds[arrays](query.astype(precision))
+                start = time.perf_counter()
+                try:
+                    found = _probabilities(method(engine=engine, **params), *tasks)
+                except InputError:  # fused_cuda has one precision only
+                    continue
+                except Exception as error:  # whatever is wrong with an engine is what the doctor is there to say
+                    seconds, note = time.perf_counter() - start, f"{type(error).__name__}: {error}"
+                    yield Check(name, engine, arrays, precision, None, seconds, False, note)
+                    continue
+                seconds = time.perf_counter() - start
+                difference = float(np.abs(found - expected).max())
+                passed = difference <= TOLERANCES[precision]  # False for NaN
+                yield Check(name, engine, arrays, precision, difference, seconds, passed)
 
 
-def _solve(engine: str, support: Any, labels: Any, query: Any) -> np.ndarray[Any, Any]:
-    batch = TaskBatch(support, labels, query)
-    return to_numpy(create("a2lp", engine=engine, steps=STEPS, n_neighbors=10).predict(batch).scores)
+def _probabilities(method: LoopMethod, support: Any, labels: Any, query: Any) -> np.ndarray[Any, Any]:
+    return to_numpy(method.predict(TaskBatch(support, labels, query)).probabilities)
 
 
 def _kernel_state() -> dict[str, str]:
-    """For each precision, whether the compiled code of ``fused_cpu`` was on disk; and the folder it is kept in."""
-    from a2lp.engines import _cpu_kernel
+    """Where compiled code is kept, and which version of it."""
+    from a2lp.kernels import compiler
 
-    stats = _cpu_kernel.solve_task.stats
-    state = {str(signature[0].dtype): "compiled just now" for signature in stats.cache_misses}
-    state |= {str(signature[0].dtype): "compiled before" for signature in stats.cache_hits}
-    return state | {"folder": str(stats.cache_path)}
+    folder = compiler.folder()
+    return {
+        "folder": "none that can be written: kernels are compiled in every process" if folder is None else str(folder)
+    }

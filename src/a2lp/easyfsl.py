@@ -1,7 +1,7 @@
-"""Methods behind the interface that few-shot code in torch often has: support set in, query scores out.
+"""Methods as torch modules with the interface of the easyfsl package: support set in, query scores out.
 
-``process_support_set(images, labels)`` and then ``forward(images)``, as in the easyfsl package, so that a
-loop over such classifiers takes these as one more. Nothing is learned: no gradient flows through.
+``process_support_set(images, labels)`` and then ``forward(images)``, so that code which evaluates such classifiers
+can evaluate these, too. Nothing is learned: no gradient flows through.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class FewShotClassifier(nn.Module):  # type: ignore[misc]
     Parameters
     ----------
     method : str
-        One of ``a2lp.methods()``.
+        One of ``a2lp.list_methods()``.
     backbone : torch.nn.Module, optional
         Turns images into vectors (n, d), in the mode it is in: call ``eval()`` first. Without one, the images
         must be vectors already.
@@ -34,7 +34,7 @@ class FewShotClassifier(nn.Module):  # type: ignore[misc]
     Attributes
     ----------
     prediction : Prediction or None
-        What the method said last, as a batch of one task: labels, which queries were reached, steps, losses.
+        The last prediction, as a batch of one task: labels, which queries were reached, steps, losses.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class FewShotClassifier(nn.Module):  # type: ignore[misc]
         return True
 
     def process_support_set(self, support_images: Tensor, support_labels: Tensor) -> None:
-        """Take the labelled examples of a task.
+        """Set the labelled examples of a task.
 
         Parameters
         ----------
@@ -71,7 +71,7 @@ class FewShotClassifier(nn.Module):  # type: ignore[misc]
     def forward(self, query_images: Tensor) -> Tensor:
         """Probabilities (q, c) of all queries of the task; columns are the support's labels, sorted.
 
-        A query that no label reaches has a uniform row, whose argmax says nothing; ``prediction`` has its
+        A query that no label reaches has a uniform row, whose argmax means nothing; ``prediction`` has its
         label.
 
         Parameters

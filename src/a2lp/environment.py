@@ -1,8 +1,7 @@
-"""What a record says about where and when it was made: versions, hardware, commit, date."""
+"""The stamp of a record: which software computed it, on which machine, from which commit, when."""
 
 from __future__ import annotations
 
-import os
 import platform
 import subprocess
 import sys
@@ -14,17 +13,18 @@ from typing import Any
 import numpy as np
 import scipy
 
+from a2lp import cores
 from a2lp._version import __version__
 
 
 def stamp(device: str = "cpu") -> dict[str, Any]:
-    """All of it, of here and now."""
+    """Versions, hardware, commit and date of this moment."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return {"versions": versions(), "hardware": hardware(device), "commit": commit(), "date": now}
 
 
 def versions() -> dict[str, str]:
-    """Versions of what computed the numbers; numba and torch only where they were loaded."""
+    """Versions of the packages that compute; numba and torch only where they were loaded."""
     found = {
         "python": platform.python_version(),
         "numpy": np.__version__,
@@ -39,28 +39,34 @@ def versions() -> dict[str, str]:
 
 def hardware(device: str) -> dict[str, Any]:
     """The processor, how many cores of it this process may use, and the device the arrays lived on."""
-    return {"cpu": _cpu_model(), "cores": _cores(), "device": _device_name(device)}
+    return {"cpu": _cpu_model(), "cores": cores.count(), "device": _device_name(device)}
 
 
 @cache
 def commit() -> str | None:
-    """The commit of the checkout that a2lp was imported from, ``-dirty`` where it was edited; None if it is none."""
+    """The commit of the checkout that a2lp was imported from; None if it is none.
+
+    ``-dirty`` is added where files that decide results were edited or are new: the package, the scripts of the
+    benchmarks, trained networks. Records and pages that a run writes do not count.
+    """
     package = Path(__file__).resolve().parent
-    root = package.parents[1]
-    if package.parent.name != "src" or not (root / ".git").exists():
+    return checkout(package.parents[1]) if package.parent.name == "src" else None
+
+
+def checkout(root: Path) -> str | None:
+    """As ``commit``, for a folder that may be the root of a checkout."""
+    if not (root / ".git").exists():
         return None
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude", "*"]
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(root), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        edited = git("status", "--porcelain", "--", "src", "benchmarks/*.py", "trained")
+        return git("rev-parse", "HEAD") + ("-dirty" if edited else "")
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip() or None
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _cpu_model() -> str:

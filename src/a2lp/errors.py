@@ -53,9 +53,9 @@ class UnknownNameError(InputError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
-        near = difflib.get_close_matches(str(name), known, n=3, cutoff=0.5)
+        near = difflib.get_close_matches(str(name)[:80], known, n=3, cutoff=0.5)
         hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
-        super().__init__(f"unknown {kind} {name!r}. {hint}There are: {', '.join(known)}.")
+        super().__init__(f"unknown {kind} {repr(name)[:80]}. {hint}There are: {', '.join(known)}.")
 
 
 class FeatureFileError(A2LPError, OSError):
@@ -83,7 +83,8 @@ class CorruptImageError(DatasetError):
 
     def __init__(self, file: str, reason: str) -> None:
         super().__init__(
-            f"the image {file} cannot be used: {reason}. Replace or remove it, or ask for corrupt images to be skipped."
+            f"the image {file[:200]} cannot be used: {reason}. Replace or remove it, or ask for corrupt images to be "
+            "skipped."
         )
         self.file = file
 

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from a2lp.arrays import Array, namespace
-from a2lp.errors import UnknownNameError
 
 
 class Moments(NamedTuple):
@@ -56,6 +55,12 @@ class Adam(NamedTuple):
         denominator = xp.where(denominator > 0, denominator, xp.ones_like(denominator))
         return Moments(mean, square, count), (-self.lr / (1 - b1**count)) * (mean / denominator)
 
+    @property
+    def constants(self) -> list[float]:
+        """For compiled loops, which have them last among their parameters: b1, 1 - b1, b2, 1 - b2, eps."""
+        b1, b2 = self.betas
+        return [b1, 1 - b1, b2, 1 - b2, self.eps]
+
     def rates(self, steps: int) -> np.ndarray[Any, Any]:
         """For compiled loops (steps, 2): each step's rate, and what the root in the denominator is multiplied by."""
         b1, b2 = self.betas
@@ -77,12 +82,3 @@ class GradientDescent(NamedTuple):
 
 
 NAMES = ("adam", "gd")
-
-
-def make(name: str, lr: float, betas: tuple[float, float], eps: float) -> Optimizer:
-    """An optimiser by name."""
-    if name == "adam":
-        return Adam(lr, betas, eps)
-    if name == "gd":
-        return GradientDescent(lr)
-    raise UnknownNameError("optimizer", name, NAMES)

@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from a2lp.arrays import Array, distinct_rows, is_numpy, like, namespace
+from a2lp.arrays import Array, distinct_rows, is_numpy, largest_safe, like, namespace
 from a2lp.errors import InputError, ShapeError, UnknownNameError
 
 NAMES = ("l2", "plc", "cl2n", "whiten", "none")
 USES_BASE = ("cl2n", "whiten")  # these need statistics of the base classes
 
-_PLC_OFFSET = 1e-6  # inside the power, as in the authors' code: a zero entry becomes +1e-3
+POWERS = ("clamp", "sign", "none")
+
+_ROOT_OFFSET = 1e-6  # inside the root, as in the authors' code: a zero entry becomes +1e-3
 
 
 def preprocess(name: str, points: Array, base: Any = None, *, overwrite: bool = False) -> Array:
@@ -73,6 +75,21 @@ def _in_range(points: Array) -> Array:
     return points / xp.where(in_range, xp.ones_like(largest), largest)
 
 
+def in_range(points: Array) -> Array:
+    """Points (b, n, d) with no entry beyond ``largest_safe``, so that no square overflows.
+
+    A task of which most points are larger is scaled as a whole, which changes neither angles nor ratios of distances.
+    Single points that are still larger keep their direction and are shortened: they stay far from all others.
+    """
+    xp, limit = namespace(points), largest_safe(points.dtype)
+    largest = xp.max(xp.abs(points), axis=-1)  # (b, n)
+    ones = xp.ones_like(largest)
+    middle = xp.sort(largest, axis=1)[:, largest.shape[1] // 2 :][:, :1]  # (b, 1)
+    factor = xp.where(middle > limit, limit / xp.clip(middle, min=1.0), ones)
+    factor = factor * xp.where(largest * factor > limit, limit / xp.clip(largest * factor, min=1.0), ones)
+    return points * factor[:, :, None]
+
+
 def plc(points: Array, centre: Array | None = None) -> Array:
     """Power, L2, centring over the task, L2 again.
 
@@ -85,9 +102,9 @@ def plc(points: Array, centre: Array | None = None) -> Array:
     centre : array (d,), optional
         What to subtract in the place of the points' own mean, for points that join others later.
     """
-    rooted = power_l2(points)
+    unit = power_l2(points)
     xp = namespace(points)
-    centred = rooted - (xp.mean(rooted, axis=-2, keepdims=True) if centre is None else centre)
+    centred = unit - (xp.mean(unit, axis=-2, keepdims=True) if centre is None else centre)
     # what centring leaves of points that are all equal is rounding, not a direction
     noise = xp.max(xp.abs(centred), axis=-1, keepdims=True) <= 32 * xp.finfo(points.dtype).eps
     return l2(xp.where(noise, xp.zeros_like(centred), centred))
@@ -95,9 +112,34 @@ def plc(points: Array, centre: Array | None = None) -> Array:
 
 def power_l2(points: Array) -> Array:
     """The first half of ``plc``: signed square roots, then L2."""
+    return l2(rooted(points, "sign"))
+
+
+def rooted(points: Array, power: str) -> Array:
+    """Square roots of the entries, so that they are spread more like a Gaussian's.
+
+    Parameters
+    ----------
+    points : array (b, n, d)
+    power : {"clamp", "sign", "none"}
+        Negative entries count as zero, or keep their sign, or there is no root and vectors are made unit.
+    """
     xp = namespace(points)
-    rooted = xp.sqrt(xp.abs(points) + _PLC_OFFSET)
-    return l2(xp.where(points < 0, -rooted, rooted))
+    if power == "clamp":
+        return xp.sqrt(xp.clip(points, min=0.0) + _ROOT_OFFSET)
+    if power == "none":
+        return l2(points)
+    roots = xp.sqrt(xp.abs(points) + _ROOT_OFFSET)
+    return xp.where(points < 0, -roots, roots)
+
+
+def unit_gram(gram: Array, least: float = 0.0) -> Array:
+    """Inner products (b, n, n) of points made unit; a point whose square is no more than ``least`` becomes zero."""
+    xp = namespace(gram)
+    squares = xp.linalg.diagonal(gram)  # (b, n)
+    some = squares > least
+    scale = xp.where(some, 1.0 / xp.sqrt(xp.where(some, squares, xp.ones_like(squares))), xp.zeros_like(squares))
+    return scale[:, :, None] * gram * scale[:, None, :]
 
 
 def whiten(points: Array, mean: Array, matrix: Array) -> Array:

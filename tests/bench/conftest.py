@@ -25,8 +25,9 @@ def make_cells(digits: FeatureSet) -> Callable[..., list[Cell]]:
         n_tasks: int = 12,
         **kw: Any,
     ) -> list[Cell]:
-        features = kw.pop("features", digits)
-        sizes = {"sampler": "balanced", "n_way": 3, "n_query": 10, "n_tasks": n_tasks, "seed": kw.pop("seed", 0)}
-        return plan([draw_episodes(features, n_shot=n_shot, **sizes) for n_shot in shots], methods, preprocess, **kw)
+        features, params = kw.pop("features", digits), kw.pop("params", {})
+        sizes = {"n_way": 3, "n_query": 10, "n_tasks": n_tasks, "seed": kw.pop("seed", 0)}
+        episodes = draw_episodes(features, shots=shots, **sizes)
+        return plan(episodes, [(name, params.get(name, {})) for name in methods], preprocess, **kw)
 
     return make

@@ -1,188 +1,117 @@
-"""Who is ahead: the best of a column, paired differences, Holm, ranks, base data apart; and the tables of it."""
+"""``compare``: one call that runs methods and compares them, for Python and for the command."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import json
-import math
 
-import numpy as np
 import pytest
-import scipy.stats
+from typer.testing import CliRunner
 
-from a2lp.bench import bench_tables, tables
-from a2lp.bench.comparison import compare, overall
-from a2lp.bench.run import run
-from a2lp.bench.statistics import paired_difference
+import a2lp
+from a2lp.bench import comparison_table, run, standings
+from a2lp.cli.app import app
+from a2lp.errors import A2LPWarning, InputError, UnknownNameError
 from a2lp.features import BaseStatistics
 
-
-@pytest.fixture(scope="module")
-def cells(make_cells):
-    return make_cells(["prototypical", "lp", "a2lp"], ("l2", "plc"), (1, 2), 30, settings={"a2lp": {"steps": 30}})
+SMALL = {"n_shot": 1, "n_tasks": 10}
+METHODS = ["prototypical", "lp"]
 
 
-@pytest.fixture(scope="module")
-def records(cells):
-    return run(cells)
+def without_seconds(rows):
+    return [{name: value for name, value in row.items() if not name.startswith("seconds")} for row in rows]
 
 
-@pytest.fixture(scope="module")
-def standings(cells, records):
-    return compare(cells, records)
+def test_it_is_what_its_parts_give(make_cells):
+    """The façade against the same steps by hand."""
+    found = a2lp.bench.compare("digits", METHODS, n_shot=(1, 2), n_way=3, n_query=10, n_tasks=12, preprocess=["l2"])
+    cells = make_cells(METHODS, ("l2",), (1, 2), 12)
+    assert [cell.key for cell in found.cells] == [cell.key for cell in cells]
+    records = run.run(cells)
+    assert [record.accuracies for record in found.records] == [record.accuracies for record in records]
+    by_hand = standings.rank_methods(cells, records)
+    assert without_seconds(found.rows) == without_seconds(comparison_table.comparison_rows(by_hand, "lp"))
+    assert [section.title for section in found.table.sections][:2] == ["accuracy, %", "difference to lp"]
+    assert "| prototypical |" in str(found)
 
 
-def of(standings, method, preprocess="l2", n_shot=1):
-    return next(
-        s for s in standings if (s.method, s.column.preprocess, s.column.n_shot) == (method, preprocess, n_shot)
+def test_the_command_prints_what_it_gives():
+    found = a2lp.bench.compare(
+        "digits", METHODS, **SMALL, sampler=["balanced", "k_eff"], params={"k_eff": {"k_eff": 2}}
     )
+    args = ["bench", "--features", "digits", "--methods", "prototypical,lp", "--shots", "1", "--tasks", "10"]
+    args += ["--sampler", "balanced,k_eff", "--set", "k_eff.k_eff=2", "--format", "json"]
+    printed = CliRunner().invoke(app, args)
+    assert printed.exit_code == 0, printed.stderr
+    expected = json.loads(a2lp.bench.tables.to_json(found.rows))
+    assert without_seconds(json.loads(printed.stdout)) == without_seconds(expected)
 
 
-def test_rows_carry_the_paired_difference(standings, records):
-    rows = bench_tables.bench_rows(standings, "lp")
-    for row, record in zip(rows, records, strict=True):
-        assert row["mean_accuracy"] == pytest.approx(np.mean(record.accuracies))
-        assert row["seconds_per_1000"] == pytest.approx(1000 * record.seconds / 30)
-        same = [r for r in records if all(r.config[k] == record.config[k] for k in ("n_shot", "preprocess"))]
-        lp = next(r for r in same if r.config["method"] == "lp")
-        best = max(same, key=lambda r: np.mean(r.accuracies))
-        assert (row["difference"], row["difference_ci95"]) == paired_difference(record.accuracies, lp.accuracies)
-        assert row["best"] == best.config["method"]
-        assert row["difference_to_best"] == paired_difference(record.accuracies, best.accuracies).mean
-        assert (row["uniform"], row["uses_base"], row["failed"]) == (False, False, None)
+def test_standings_are_computed_once(tmp_path, monkeypatch):
+    corrections = []
+    holm = standings.holm
+    monkeypatch.setattr(standings, "holm", lambda p: corrections.append(len(p)) or holm(p))
+    args = ["bench", "--features", "digits", "--methods", "prototypical,lp,soft_kmeans", "--tasks", "4"]
+    assert CliRunner().invoke(app, [*args, "--out", str(tmp_path)]).exit_code == 0
+    assert corrections == [3, 3]  # the pairs of the methods, for one shot and for five
 
 
-def test_holm_is_over_all_pairs_of_a_column(standings):
-    three = [of(standings, name) for name in ("prototypical", "lp", "a2lp")]
-    best = max(three, key=lambda s: s.record.accuracy.mean)
-    p = {
-        frozenset((a.method, b.method)): scipy.stats.ttest_rel(a.record.accuracies, b.record.accuracies).pvalue
-        for a in three
-        for b in three
-        if a.method < b.method
-    }
-    running, adjusted = 0.0, {}
-    for place, (pair, value) in enumerate(sorted(p.items(), key=lambda item: item[1])):
-        running = max(running, min(1.0, (3 - place) * value))
-        adjusted[pair] = running
-    for one in three:
-        if one is not best:
-            assert one.p_value == pytest.approx(adjusted[frozenset((one.method, best.method))], rel=1e-9)
-    ranks = scipy.stats.rankdata([[-a for a in s.record.accuracies] for s in three], axis=0).mean(axis=1)
-    assert [s.rank for s in three] == pytest.approx(ranks.tolist())
+def test_records_are_kept_and_not_run_again(tmp_path):
+    begun = []
+    first = a2lp.bench.compare("digits", METHODS, **SMALL, out=tmp_path)
+    assert first.report == tmp_path / "report.html"
+    assert {path.name for path in tmp_path.iterdir()} == {"records", "table.md", "table.csv", "report.html"}
+    again = a2lp.bench.compare(
+        "digits", [*METHODS, "soft_kmeans"], **SMALL, out=tmp_path, progress=lambda cell, done: begun.append(cell.name)
+    )
+    assert set(begun) == {"soft_kmeans"}
+    assert again.records[:2] == first.records
 
 
-def test_overall_ranks_are_over_all_columns(standings):
-    names, found = overall(standings, uses_base=False)
-    assert (names, found.n) == (["prototypical", "lp", "a2lp"], 4 * 30)
-    each = [[s.rank for s in standings if s.method == name] for name in names]
-    assert found.ranks.tolist() == pytest.approx(np.mean(each, axis=1).tolist())
-    assert overall(standings, uses_base=True) is None
-
-
-def test_table_has_the_papers_layout(standings):
-    table = bench_tables.bench_table(standings, "lp")
-    assert table.columns == (("l2", "1-shot"), ("l2", "2-shot"), ("plc", "1-shot"), ("plc", "2-shot"))
-    accuracy, to_lp, to_best, rank, seconds = table.blocks
-    assert [label for label, _ in accuracy.rows] == ["prototypical", "lp", "a2lp"]
-    assert [label for label, _ in to_lp.rows] == ["prototypical", "a2lp"]
-    assert len(to_best.rows) == len(rank.rows) == len(seconds.rows) == 3
-    for column in range(4):
-        entries = {label: entries[column] for label, entries in accuracy.rows}
-        highest = max(entries.values(), key=lambda e: float(e.text.split()[0]))
-        assert highest.best
-        assert sum(entries[column].text == "best" for _, entries in to_best.rows) == 1
-    assert "3-way" in table.title
-    assert "seed 0" in table.title
-
-
-def test_a_method_alone_is_its_own_table(make_cells):
-    cells = make_cells(["lp"])
-    table = bench_tables.bench_table(compare(cells, run(cells)), "lp")
-    assert [block.title for block in table.blocks] == ["accuracy, %", "seconds per 1000 tasks"]
-
-
-def test_base_data_are_kept_apart(make_cells, digits):
-    """One column: two methods with base data and two without; each is compared with its own kind."""
+def test_features_base_classes_and_tasks_may_be_objects(digits, tmp_path):
     base = BaseStatistics.of(digits.features, digits.labels)
-    settings = {"lp": {"preprocess": "whiten"}, "imprinting": {"preprocess": "cl2n", "steps": 5}, "a2lp": {"steps": 5}}
-    cells = make_cells(["prototypical", "imprinting", "lp", "a2lp"], ("own",), base=base, settings=settings)
-    standings = compare(cells, run(cells))
-    found = {s.method: (s.record.uses_base, s.best.config["method"]) for s in standings}
-    assert {method: uses for method, (uses, _) in found.items()} == {
-        "prototypical": False, "imprinting": True, "lp": True, "a2lp": False,
-    }  # fmt: skip
-    assert all(found[best][0] == uses for uses, best in found.values())
-    assert all(s.p_value <= 1 for s in standings if s.best is not s.record)
-    table = bench_tables.bench_table(standings, "lp")
-    titles = {block.title: [label for label, _ in block.rows] for block in table.blocks}
-    assert titles["accuracy, %, without base data"] == ["prototypical", "a2lp"]
-    assert titles["accuracy, %, with base data"] == ["imprinting", "lp"]
-    assert titles["difference to lp"] == ["imprinting"]
-    assert table.columns == (("", "assumes"), ("own", "1-shot"))
-    assert [entries[0].text for _, entries in table.blocks[1].rows] == ["base", "base"]
-    assert any(note.startswith("base: ") for note in table.notes)
+    params = {"preprocess": "whiten", "baseline": "prototypical"}
+    drawn = a2lp.bench.compare(digits, METHODS, **SMALL, **params, base=base, save_tasks=tmp_path / "t.npz")
+    tasks = a2lp.TaskList.load(tmp_path / "t.npz")
+    saved = a2lp.bench.compare(digits, METHODS, tasks=tasks, **params, base=base)
+    assert [r.accuracies for r in saved.records] == [r.accuracies for r in drawn.records]
+    assert [r.uses_base for r in saved.records] == [True, True]
+    assert (drawn.baseline, a2lp.bench.compare(digits, METHODS, **SMALL).baseline) == ("prototypical", "lp")
 
 
-def test_those_that_assume_balance_are_marked(cells, records):
-    marked = [dataclasses.replace(r, uniform=r.config["method"] == "a2lp") for r in records]
-    table = bench_tables.bench_table(compare(cells, marked))
-    assert {label: entries[0].text for label, entries in table.blocks[0].rows} == {
-        "prototypical": "", "lp": "", "a2lp": "uniform",
-    }  # fmt: skip
+def test_tasks_saved_before_n_query_was_per_class_give_what_they_gave(digits, tmp_path):
+    """Their ``about`` has the number of queries of a whole task; the arrays are what counts."""
+    new = a2lp.draw("dirichlet", digits.labels, seed=3, n_tasks=10)
+    dataclasses.replace(new, about=new.about | {"n_query": 75}).save(tmp_path / "old.npz")
+    old = a2lp.TaskList.load(tmp_path / "old.npz")
+    assert old.about["n_query"] == 75
+    found = [a2lp.bench.compare(digits, METHODS, tasks=tasks).cells for tasks in (old, new)]
+    assert [cell.key for cell in found[0]] == [cell.key for cell in found[1]]
 
 
-def test_cells_that_failed_or_were_stopped(cells, records):
-    """The one that failed has a note, the one that was stopped is compared on its own tasks and is never the best."""
+def test_all_methods_that_can_run_and_no_baseline(monkeypatch):
+    from a2lp.methods import registry
 
-    def change(record):
-        if record.config["method"] == "prototypical":
-            return dataclasses.replace(record, accuracies=[], seconds=0.0, failed="ValueError: no luck")
-        if record.config["method"] == "lp":
-            return dataclasses.replace(record, accuracies=[100.0] * 7, limit=2.0)
-        return record
-
-    standings = compare(cells, [change(record) for record in records])
-    failed, stopped, whole = (of(standings, name) for name in ("prototypical", "lp", "a2lp"))
-    assert failed.best is None
-    assert stopped.best is whole.record
-    assert stopped.difference == paired_difference([100.0] * 7, whole.record.accuracies[:7])
-    assert math.isnan(stopped.rank) and whole.rank == 1
-    table = bench_tables.bench_table(standings, "lp")
-    assert [e.text for _, entries in table.blocks[0].rows for e in entries[:1]][:2] == ["failed", "100.00 ±0.00 (7)"]
-    assert not any(e.best for e in table.blocks[0].rows[1][1])
-    assert "prototypical (balanced, l2, 1-shot) failed: ValueError: no luck" in table.notes
-    assert any("limit of 2 s after n of 30 tasks" in note for note in table.notes)
-    row = json.loads(tables.to_json(bench_tables.bench_rows(standings)))[0]
-    assert (row["failed"], row["mean_accuracy"], row["n_tasks"]) == ("ValueError: no luck", None, 0)
-    assert overall(standings, uses_base=False) is None
+    names = ("prototypical", "lp", "simple_shot")
+    monkeypatch.setattr(registry, "_TABLE", {name: registry._TABLE[name] for name in names})
+    with pytest.warns(A2LPWarning, match="simple_shot is left out: it uses statistics"):
+        found = a2lp.bench.compare("digits", "all", **SMALL)
+    assert [record.config["method"] for record in found.records] == ["prototypical", "lp"]
+    assert found.baseline is None
 
 
-def test_json_and_csv_agree(standings):
-    rows = bench_tables.bench_rows(standings, "lp")
-    from_json = json.loads(tables.to_json(rows))
-    from_csv = list(csv.DictReader(io.StringIO(tables.to_csv(rows))))
-    assert [row["mean_accuracy"] for row in from_json] == [row["mean_accuracy"] for row in rows]
-    assert [float(row["rank"]) for row in from_csv] == [row["rank"] for row in rows]
-
-
-def test_what_is_not_a_number_is_null(make_cells):
-    cells = make_cells(["lp"], n_tasks=1)
-    [row] = json.loads(tables.to_json(bench_tables.bench_rows(compare(cells, run(cells)), "a2lp")))
-    assert row["ci95"] is row["difference"] is row["p_holm"] is None
-
-
-def test_markdown_and_latex(standings):
-    table = bench_tables.bench_table(standings, "lp")
-    text = tables.to_markdown(table)
-    assert all(line.count("|") == 6 for line in text.splitlines() if line.startswith("|"))
-    assert "**" in text
-    assert text.splitlines()[-1].startswith("- \\*")
-    latex = tables.to_latex(table)
-    assert r"\multicolumn{2}{c}{plc}" in latex
-    assert r"\%" in latex
-    assert "±" not in latex
-    body = [line for line in latex.splitlines() if line.endswith(r"\\") and "multicolumn{5}" not in line]
-    assert all(line.count("&") == 4 for line in body if "multicolumn{2}" not in line)
+@pytest.mark.parametrize(
+    ("change", "kind", "words"),
+    [
+        ({"methods": ["lpp"]}, UnknownNameError, "Did you mean 'lp'"),
+        ({"params": {"a2lp": {"steps": 3}}}, UnknownNameError, "There are: balanced, lp, prototypical"),
+        ({"baseline": "a2lp"}, UnknownNameError, "unknown baseline 'a2lp'"),
+        ({"limit": 0}, InputError, "limit=0 must be a positive number of seconds"),
+        ({"methods": []}, InputError, r"methods=\[\] is empty"),
+        ({"n_shot": ()}, InputError, r"n_shot=\(\) is empty"),
+        ({"sampler": "balancd"}, UnknownNameError, "Did you mean 'balanced'"),
+    ],
+)
+def test_mistakes(change, kind, words):
+    with pytest.raises(kind, match=words):
+        a2lp.bench.compare("digits", **{"methods": METHODS} | SMALL | change)

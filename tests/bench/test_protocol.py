@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from a2lp.bench.protocol import draw_episodes, given_episodes, make_method, plan_sweep
+from a2lp.bench.protocol import draw_episodes, make_method, saved_episodes
 from a2lp.errors import A2LPWarning, ClassTooSmallError, InputError, UnknownNameError
 from a2lp.features import BaseStatistics, FeatureSet
 
@@ -25,7 +25,7 @@ def test_key_follows_everything_that_decides_the_numbers(make_cells, digits):
         key(n_tasks=13),
         key(shots=(2,)),
         key(preprocess=("plc",)),
-        key(settings={"lp": {"alpha": 0.7}}),
+        key(params={"lp": {"alpha": 0.7}}),
         key(engine="reference"),
         key(device="torch"),
         key(features=dataclasses.replace(digits, features=nudged)),
@@ -55,38 +55,36 @@ def test_tasks_do_not_depend_on_which_other_shots_run(make_cells):
     assert alone.key == among.key
 
 
-@pytest.mark.parametrize(("sampler", "own"), [("dirichlet", {}), ("k_eff", {"k_eff": 2})])
-def test_imbalanced_samplers_count_queries_in_all(digits, sampler, own):
-    tasks = draw_episodes(digits, sampler=sampler, n_shot=1, own=own, **SIZES).tasks
-    assert tasks.query.shape == (4, 15)
-    assert tasks.about["sampler"] == sampler
+@pytest.mark.parametrize(("sampler", "own"), [("balanced", {}), ("dirichlet", {}), ("k_eff", {"k_eff": 2})])
+def test_every_sampler_gives_tasks_of_the_same_size(digits, sampler, own):
+    [episodes] = draw_episodes(digits, [sampler], (1,), {sampler: own}, **SIZES)
+    assert episodes.tasks.query.shape == (4, 15)
+    assert episodes.tasks.about["sampler"] == sampler
+
+
+def test_the_authors_tasks_of_another_file_are_noticed(digits):
+    with pytest.warns(A2LPWarning, match="not the authors' file of cub"):
+        [episodes] = draw_episodes(digits, ["authors"], (1,), {"authors": {"dataset": "cub"}}, **SIZES | {"seed": None})
+    assert episodes.config["seed"] == 48
 
 
 def test_the_error_names_the_class(digits):
     with pytest.raises(ClassTooSmallError, match="class '8' has 174"):
-        draw_episodes(digits, sampler="balanced", n_shot=170, **SIZES)
+        draw_episodes(digits, shots=(170,), **SIZES)
 
 
 def test_unlabelled_features_cannot_give_tasks():
     with pytest.raises(InputError, match="have no labels"):
-        draw_episodes(FeatureSet(np.eye(4)), sampler="balanced", n_shot=1, **SIZES)
+        draw_episodes(FeatureSet(np.eye(4)), **SIZES)
 
 
 def test_tasks_of_other_features_are_noticed(digits):
-    tasks = draw_episodes(digits, sampler="balanced", n_shot=1, **SIZES).tasks
-    given_episodes(digits, tasks)
+    tasks = draw_episodes(digits, shots=(1,), **SIZES)[0].tasks
+    saved_episodes(digits, tasks)
     with pytest.warns(A2LPWarning, match="may have been drawn from other features"):
-        given_episodes(dataclasses.replace(digits, labels=np.roll(digits.labels, 1)), tasks)
+        saved_episodes(dataclasses.replace(digits, labels=np.roll(digits.labels, 1)), tasks)
     with pytest.raises(InputError, match="has 10 rows"):
-        given_episodes(FeatureSet(digits.features[:10], name="ten"), tasks)
-
-
-def test_sweep_is_the_whole_grid(digits):
-    episodes = [draw_episodes(digits, sampler="balanced", n_shot=k, **SIZES) for k in (1, 2)]
-    cells = plan_sweep(episodes, "lp", {"alpha": [0.5, 0.9], "n_neighbors": [3, 5]}, params={"preprocess": "plc"})
-    found = [(c.params["alpha"], c.params["n_neighbors"], c.episodes.tasks.n_shot) for c in cells]
-    assert found == [(a, k, s) for a in (0.5, 0.9) for k in (3, 5) for s in (1, 2)]
-    assert all(c.params["preprocess"] == "plc" for c in cells)
+        saved_episodes(FeatureSet(digits.features[:10], name="ten"), tasks)
 
 
 def test_base_goes_to_those_who_use_it(digits):

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from a2lp.bench import published
-from a2lp.bench.published import Set, identify
+from a2lp.bench.published import FeatureSource, feature_source
 
 TEX_NAMES = {"mini": "mini", "tiered": "tiered", "CIFAR-FS": "cifar_fs", "CUB": "cub"}
 TEX_BACKBONES = {"ResNet-12": "resnet12", "WideResNet-28-10": "wrn28_10"}
@@ -77,25 +77,28 @@ def test_the_tables_agree_with_each_other_and_with_what_the_paper_says_of_them()
 def test_footnotes():
     used = {key: row.label for row in published.rows() for key in row.notes}
     assert used == {"balanced": "LR+ICI", "dpgn": "DPGN", "laplacianshot": "LaplacianShot"}
-    assert set(published.notes()) == set(used)
-    corrected = [float(x) for x in re.findall(r"\d\d\.\d\d", published.notes()["laplacianshot"])]
+    assert set(published.document()["notes"]) == set(used)
+    corrected = [float(x) for x in re.findall(r"\d\d\.\d\d", published.document()["notes"]["laplacianshot"])]
     [quoted] = [row.accuracy for row in published.rows() if row.label == "LaplacianShot"]
     assert len(corrected) == 4
     assert all(a < b.mean for a, b in zip(corrected, quoted.values(), strict=True))
-    assert "PT-MAP" in published.remark(3)
-    assert published.remark(1) is None
+    assert "PT-MAP" in published.document()["remarks"]["3"]
 
 
 @pytest.mark.parametrize(
     ("name", "about", "found"),
     [
-        ("cub_resnet12_test", {}, Set("cub", "resnet12")),
-        ("mini_imagenet_wrn28_10_novel", {}, Set("mini", "wrn28_10")),
-        ("cifar_fs_WideResNet-28-10_test", {}, Set("cifar_fs", "wrn28_10")),
-        ("tiered_timm:resnet50_test", {}, Set("tiered", "timm:resnet50")),
-        ("cub", None, Set("cub", "resnet12")),  # bundled: it says so itself
-        ("x", {"dataset": "miniImageNet", "backbone": "ResNet-12, ours", "split": "test"}, Set("mini", "resnet12")),
-        ("cub_test", {"backbone": "resnet12_512", "split": "test"}, Set("cub", "resnet12")),
+        ("cub_resnet12_test", {}, FeatureSource("cub", "resnet12")),
+        ("mini_imagenet_wrn28_10_novel", {}, FeatureSource("mini", "wrn28_10")),
+        ("cifar_fs_WideResNet-28-10_test", {}, FeatureSource("cifar_fs", "wrn28_10")),
+        ("tiered_timm:resnet50_test", {}, FeatureSource("tiered", "timm:resnet50")),
+        ("cub", None, FeatureSource("cub", "resnet12")),  # bundled: it says so itself
+        (
+            "x",
+            {"dataset": "miniImageNet", "backbone": "ResNet-12, ours", "split": "test"},
+            FeatureSource("mini", "resnet12"),
+        ),
+        ("cub_test", {"backbone": "resnet12_512", "split": "test"}, FeatureSource("cub", "resnet12")),
         ("cub_resnet12_test", {"split": "val"}, None),  # what a file says goes before its name
         ("cub_resnet12_val", {}, None),
         ("cub_resnet12_test_base", {}, None),
@@ -103,11 +106,11 @@ def test_footnotes():
         ("cubism_resnet12_test", {}, None),
         ("fc100_resnet12_test", {}, None),
         ("digits", None, None),
-        ("cub_resnet120_test", {}, Set("cub", "resnet120")),
+        ("cub_resnet120_test", {}, FeatureSource("cub", "resnet120")),
     ],
 )
 def test_sets_are_known_by_what_they_say_or_by_name(name, about, found):
-    assert identify(name, about) == found
+    assert feature_source(name, about) == found
 
 
 def test_novel_classes_are_as_many_as_in_the_standard_splits():

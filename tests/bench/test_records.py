@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 
 import pytest
@@ -83,6 +84,55 @@ def test_a_record_that_lacks_something_is_no_record(tmp_path, change):
         assert store.get(RECORD.key) is None
 
 
+@pytest.mark.parametrize(
+    "text", ["[" * 10**5, '{"key": ' + "9" * 10**5 + "}", "null", "[]", '{"seconds": 1e999}', "\udcff"], ids=range(6)
+)
+def test_hostile_text_is_no_record(tmp_path, text):
+    store = RecordStore(tmp_path)
+    path = store.folder / f"{RECORD.key}.json"
+    path.write_text(text, errors="surrogateescape")
+    with pytest.warns(A2LPWarning, match="is not a whole record") as caught:
+        assert store.get(RECORD.key) is None
+    assert len(str(caught[0].message)) < 1000
+
+
+def test_a_number_without_end_in_a_record(tmp_path):
+    store = RecordStore(tmp_path)
+    store.put(RECORD)
+    path = store.folder / f"{RECORD.key}.json"
+    path.write_text(path.read_text().replace("0.25", "9" * 400))
+    with pytest.warns(A2LPWarning, match="a number of 400 digits"):
+        assert store.get(RECORD.key) is None
+
+
+def test_what_is_no_file_is_an_error(tmp_path):
+    store = RecordStore(tmp_path)
+    os.mkfifo(store.folder / f"{RECORD.key}.json")
+    with pytest.raises(InputError, match="is not a regular file"):
+        store.get(RECORD.key)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_missing_permission_is_an_error(tmp_path, as_nobody):
+    store = RecordStore(tmp_path)
+    store.put(RECORD)
+    path = store.folder / f"{RECORD.key}.json"
+    imports = "from pathlib import Path\nfrom a2lp.bench.records import RecordStore\nfrom a2lp.errors import A2LPError"
+    code = """
+store = object.__new__(RecordStore)
+store.folder = Path(sys.argv[1]).parent
+try:
+    print(store.get(Path(sys.argv[1]).stem))
+except A2LPError as error:
+    print(error)
+"""
+    for closed in (path, store.folder):
+        mode = closed.stat().st_mode
+        closed.chmod(0)
+        assert f"{path} cannot be read: Permission denied. Check" in as_nobody(imports, code, path)
+        closed.chmod(mode)
+
+
 def test_a_record_that_a_limit_stopped_is_one(tmp_path):
     store = RecordStore(tmp_path)
     part = replace(RECORD, accuracies=[10.0], limit=3.0)
@@ -100,7 +150,7 @@ def test_records_of_earlier_versions_are_read(tmp_path):
 
 def test_out_must_be_a_folder(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot be made a folder"):
+    with pytest.raises(InputError, match=r"file cannot be written .* Name a new one"):
         RecordStore(tmp_path / "file")
 
 

@@ -8,17 +8,21 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from a2lp.bench.comparison import Comparison
 from a2lp.bench.records import RecordStore
 from a2lp.bench.report import write_report
-from a2lp.bench.run import no_progress, run
+from a2lp.bench.run import run
+from a2lp.bench.standings import rank_methods
 from a2lp.errors import MissingExtraError
 
-SETTINGS = {"settings": {"a2lp": {"steps": 10}}}
+STEPS = {"a2lp": {"steps": 10}}
 
 
-def write(cells, baseline, folder):
+def write(cells, baseline, folder, records=None):
     store = RecordStore(folder)
-    return write_report(cells, run(cells, store), baseline, store, no_progress).read_text(encoding="utf-8")
+    records = records or run(cells, store)
+    found = Comparison(cells, records, rank_methods(cells, records), baseline)
+    return write_report(found, store).read_text(encoding="utf-8")
 
 
 def figures(page):
@@ -28,7 +32,7 @@ def figures(page):
 
 def test_report_is_whole_and_refers_to_nothing_outside(make_cells, digits, tmp_path):
     evil = dataclasses.replace(digits, name="<script>alert(1)</script>")
-    cells = make_cells(["prototypical", "lp", "a2lp"], shots=(1, 2), features=evil, **SETTINGS)
+    cells = make_cells(["prototypical", "lp", "a2lp"], shots=(1, 2), features=evil, params=STEPS)
     page = write(cells, "lp", tmp_path)
     assert len(figures(page)) == 7
     assert "<script" not in page
@@ -46,19 +50,16 @@ def test_report_without_adaptation(make_cells, tmp_path):
 
 
 def test_equal_methods_have_a_histogram_too(make_cells, tmp_path):
-    cells = make_cells(["lp", "a2lp"], settings={"a2lp": {"steps": 0}})
+    cells = make_cells(["lp", "a2lp"], params={"a2lp": {"steps": 0}})
     assert len(figures(write(cells, "lp", tmp_path))) == 3
 
 
 def test_report_of_cells_that_failed_or_were_stopped(make_cells, tmp_path):
-    cells = make_cells(
-        ["prototypical", "lp", "a2lp", "imprinting"], shots=(1, 2), settings={"imprinting": {"steps": 3}}
-    )
-    store = RecordStore(tmp_path)
-    records = run(cells, store)
+    cells = make_cells(["prototypical", "lp", "a2lp", "imprinting"], shots=(1, 2), params={"imprinting": {"steps": 3}})
+    records = run(cells)
     records[2] = dataclasses.replace(records[2], accuracies=[], failed="MemoryError: <b>too large</b>")
     records[6] = dataclasses.replace(records[6], accuracies=records[6].accuracies[:5], limit=1.0)
-    page = write_report(cells, records, None, store, no_progress).read_text(encoding="utf-8")
+    page = write(cells, None, tmp_path, records)
     assert len(figures(page)) == 4  # accuracy, ranks of the three others, time, differences
     assert "MemoryError: &lt;b&gt;too large" in page
     assert "(5)" in page

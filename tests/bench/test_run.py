@@ -14,7 +14,7 @@ from a2lp.features import BaseStatistics
 
 
 def test_accuracies_are_those_of_scikit_learn_task_by_task(make_cells, digits):
-    [cell] = make_cells(["prototypical"], shots=(3,), n_tasks=runs.BLOCK + 5)  # more than one block
+    [cell] = make_cells(["prototypical"], shots=(3,), n_tasks=runs.HOST_BLOCK + 5)  # more than one block
     [record] = runs.run([cell])
     unit = digits.features / np.linalg.norm(digits.features, axis=1, keepdims=True)
     tasks = cell.episodes.tasks
@@ -29,10 +29,43 @@ def test_accuracies_are_those_of_scikit_learn_task_by_task(make_cells, digits):
 
 
 def test_progress_counts_tasks(make_cells):
-    [cell] = make_cells(["prototypical"], n_tasks=runs.BLOCK + 5)
+    [cell] = make_cells(["prototypical"], n_tasks=runs.HOST_BLOCK + 5)
     seen = []
     runs.run([cell], progress=lambda c, done: seen.append((c is cell, done)))
-    assert seen == [(True, 0), (True, runs.BLOCK), (True, runs.BLOCK + 5)]
+    assert seen == [(True, 0), (True, runs.HOST_BLOCK), (True, runs.HOST_BLOCK + 5)]
+
+
+GIB = 1 << 30
+
+
+def test_blocks_fill_a_device_within_its_memory():
+    task = 4 * 80 * 640  # bytes of a 5-way 1-shot task with 75 queries
+    assert runs.block_size("cpu", task, None) == runs.block_size("torch", task, None) == 100
+    assert runs.block_size("cuda", task, 140 * GIB) >= 10_000  # all tasks of a usual run at once
+    assert runs.block_size("cuda:1", task, 140 * GIB) * task <= 2 * GIB  # the host gathers them
+    for free in (4 * GIB, GIB, GIB // 100):
+        assert task * runs.block_size("cuda", task, free) <= free / 8
+    assert runs.block_size("cuda", task, 0) == 1
+    assert runs.block_size("cuda", 10 * task, 4 * GIB) == runs.block_size("cuda", task, 4 * GIB) // 10
+    assert runs.block_size("mps", task, None) * task <= GIB  # a device whose memory is not known
+
+
+def test_an_accelerator_gets_its_tasks_in_one_block(make_cells, monkeypatch):
+    """With a stand-in for the device, whose arrays stay where they are."""
+    [cell] = make_cells(["prototypical"], n_tasks=runs.HOST_BLOCK + 5, device="cuda")
+    monkeypatch.setattr(runs, "mover", lambda device: lambda batch: batch)
+    monkeypatch.setattr(runs, "free_memory", lambda device: 8 * GIB)
+    monkeypatch.setattr(runs.environment, "hardware", lambda device: {"device": device})
+    seen = []
+    [record] = runs.run([cell], progress=lambda c, done: seen.append(done))
+    assert seen == [0, runs.HOST_BLOCK + 5]
+    assert record.accuracies == runs.run(make_cells(["prototypical"], n_tasks=runs.HOST_BLOCK + 5))[0].accuracies
+
+
+def test_the_size_of_a_task_counts_all_of_its_vectors(make_cells):
+    [cell] = make_cells(["prototypical"], shots=(2,))
+    batch = cell.episodes.tasks[:1].batch(cell.episodes.features.features)
+    assert runs.bytes_per_task(cell.episodes) == batch.support.nbytes + batch.query.nbytes
 
 
 def test_finished_cells_are_not_run_again(make_cells, tmp_path):
@@ -48,7 +81,7 @@ def test_finished_cells_are_not_run_again(make_cells, tmp_path):
 
 def test_torch_gives_what_numpy_gives(make_cells):
     pytest.importorskip("torch")
-    params = {"settings": {"a2lp": {"steps": 20}}}
+    params = {"params": {"a2lp": {"steps": 20}}}
     on_numpy = runs.run(make_cells(["lp", "a2lp"], **params))
     on_torch = runs.run(make_cells(["lp", "a2lp"], device="torch", **params))
     for a, b in zip(on_numpy, on_torch, strict=True):
@@ -73,7 +106,7 @@ def broken(cell, name="lp"):
     """The cell with a method that raises an error."""
 
     class Broken(type(cell.method)):
-        def _solve(self, points, callback):
+        def _solve(self, points):
             raise ZeroDivisionError("no luck")
 
     return dataclasses.replace(cell, method=Broken()) if cell.name == name else cell
@@ -116,6 +149,25 @@ def test_a_limit_stops_a_cell_and_a_higher_one_goes_on(make_cells, tmp_path, mon
     assert more.accuracies == expected[:12]
     [whole] = runs.run([cell], store)
     assert (whole.limit, whole.whole, whole.accuracies) == (None, True, expected)
+
+
+def test_what_other_code_began_is_run_from_the_start(make_cells, tmp_path):
+    """A record has one stamp, so its parts must not come from different commits or machines."""
+    [cell] = make_cells(["prototypical"], n_tasks=6)
+    [whole] = runs.run([cell])
+    store = RecordStore(tmp_path)
+    wrong = [1.0, 2.0]  # no accuracy of this cell, so that it is seen where they are kept
+    for change, kept in (
+        ({}, True),
+        ({"commit": "another"}, False),
+        ({"hardware": {"cpu": "another", "cores": 1, "device": "cpu"}}, False),
+        ({"versions": whole.versions | {"numpy": "1.0"}}, False),
+    ):
+        store.put(dataclasses.replace(whole, accuracies=wrong, limit=1e-6, **change))
+        [record] = runs.run([cell], store)
+        assert record.whole
+        assert (record.accuracies[:2] == wrong) is kept
+        assert record.accuracies[2:] == whole.accuracies[2:]
 
 
 def test_records_say_what_was_assumed(make_cells, digits):

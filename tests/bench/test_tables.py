@@ -1,18 +1,15 @@
-"""Sweeps as tables, and how any table is written."""
+"""How tables are written."""
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from a2lp.bench import tables
-from a2lp.bench.run import run
 
 
 def test_minus_signs_are_minus_signs_in_latex():
-    entries = (tables.Entry(tables.plus_minus(-1.5, 0.25, sign=True)),)
-    table = tables.Table("t", (("l2", "1-shot"),), (tables.Block("difference", (("k_eff", entries),)),))
+    row = tables.Row("k_eff", (tables.Entry(tables.plus_minus(-1.5, 0.25, sign=True)),))
+    table = tables.Table("t", (("l2", "1-shot"),), (tables.Section("difference", (row,)),))
     assert r"k\_eff & $-$1.50 $\pm$0.25 \\" in tables.to_latex(table)
 
 
@@ -22,21 +19,17 @@ def test_plus_minus():
     assert tables.plus_minus(50.0, math.nan) == "50.00"
 
 
-def test_sweep_ranks_by_the_mean_over_shots(digits):
-    from a2lp.bench.protocol import draw_episodes, plan_sweep
+def test_the_best_of_a_column_is_chosen_among_measured_and_among_published_entries():
+    def row(label, *means, published=False):
+        return tables.Row(label, tuple(tables.Entry(str(mean), mean) for mean in means), published)
 
-    sizes = {"sampler": "balanced", "n_way": 3, "n_query": 10, "n_tasks": 20, "seed": 0}
-    episodes = [draw_episodes(digits, n_shot=k, **sizes) for k in (1, 3)]
-    records = run(plan_sweep(episodes, "lp", {"n_neighbors": [1, 5, 15]}, params={}))
-    rows = tables.sweep_rows(records, ["n_neighbors"])
-    means = {
-        k: np.mean([np.mean(r.accuracies) for r in records if r.config["params"]["n_neighbors"] == k])
-        for k in (1, 5, 15)
-    }
-    order = sorted(means, key=lambda k: -means[k])
-    assert [row["n_neighbors"] for row in rows[::2]] == order
-    assert [row["rank"] for row in rows] == [1, 1, 2, 2, 3, 3]
-    table = tables.sweep_table(records, ["n_neighbors"])
-    assert [name for _, name in table.columns] == ["1-shot", "3-shot", "mean"]
-    assert [label for label, _ in table.blocks[0].rows] == [f"n_neighbors={k}" for k in order]
-    assert all(e.best for e in table.blocks[0].rows[0][1])
+    first = tables.Section("a", (row("x", 1.0, 5.0), row("y", 3.0, math.nan), row("x †", 9.0, 9.0, published=True)))
+    second = tables.Section("b", (row("z", 2.0, 6.0), row("z †", 8.0, 9.0, published=True)))
+    apart = tables.mark_best([first]) + tables.mark_best([second])
+    together = tables.mark_best([first, second])
+    assert bold(apart) == {("x", 1), ("y", 0), ("x †", 0), ("x †", 1), ("z", 0), ("z", 1), ("z †", 0), ("z †", 1)}
+    assert bold(together) == {("y", 0), ("z", 1), ("x †", 0), ("x †", 1), ("z †", 1)}
+
+
+def bold(sections):
+    return {(row.label, i) for s in sections for row in s.rows for i, e in enumerate(row.entries) if e.best}

@@ -18,6 +18,7 @@ import a2lp
 from a2lp.cli.app import app
 from a2lp.features import load, save
 from a2lp.methods.registry import _TABLE, method_class
+from a2lp.tasks.authors import authors_tasks
 from a2lp.tasks.lists import TaskList
 
 SMALL = ["bench", "--features", "digits", "--tasks", "10"]
@@ -102,6 +103,18 @@ def test_sampler_parameters_are_set_too(tmp_path):
     assert all(len(np.unique(row)) == 2 for row in tasks.query_labels)
 
 
+def test_the_authors_tasks_of_a_dataset(tmp_path):
+    args = ["bench", "--methods", "lp", "--shots", "1,5", "--tasks", "4", "--sampler", "authors"]
+    call(*args, "--set", "authors.dataset=cub", "--save-tasks", str(tmp_path / "t.npz"))
+    for shots in (1, 5):
+        saved = TaskList.load(tmp_path / f"t_{shots}shot.npz")
+        expected = authors_tasks(load("cub").labels, "cub", n_shot=shots, n_tasks=4)
+        np.testing.assert_array_equal(saved.query, expected.query)
+        assert saved.about["seed"] == 48
+    result = CliRunner().invoke(app, [*args, "--set", "authors.dataset=cub", "--seed", "3"])
+    assert (result.exit_code, "Give exactly one of the two" in result.stderr) == (2, True)
+
+
 @pytest.fixture
 def base(tmp_path):
     """A file that can pass for base classes."""
@@ -137,7 +150,7 @@ def test_all_methods_that_can_run_here(four, base):
 
 def test_weights_bring_in_the_meta_trained_and_count_as_base_data(four, base, tmp_path):
     weights = str(tmp_path / "sib.safetensors")
-    train = ["meta-train", "sib", "--features", base, "--out", weights, "--looks", "1", "--batch", "2"]
+    train = ["meta-train", "sib", "--features", base, "--out", weights, "--evaluations", "1", "--batch", "2"]
     args = [*SMALL, "--methods", "all", "--shots", "1", "--set", f"sib.weights={weights}", "--format", "json"]
     keys = []
     for steps in ("1", "2"):
@@ -163,7 +176,7 @@ def test_a_mistake_in_the_parameters_of_one_of_all_is_an_error(four):
 
 
 def test_one_failing_method_is_a_note(monkeypatch, tmp_path):
-    def fail(self, points, callback):
+    def fail(self, points):
         raise RuntimeError("out of luck")
 
     monkeypatch.setattr(method_class("tpn"), "_solve", fail)
@@ -237,7 +250,7 @@ def test_interrupting_says_that_it_can_go_on(tmp_path):
     run.send_signal(signal.SIGINT)
     _, stderr = run.communicate(timeout=120)
     assert run.returncode == 130
-    assert "the same command goes on from there" in stderr
+    assert "the same command continues from there" in stderr
     assert "Traceback" not in stderr
 
 
@@ -278,9 +291,9 @@ def test_sweep_over_words():
 def test_methods_and_version():
     stdout, _ = call("methods")
     lines = {line.split()[0]: line for line in stdout.splitlines()}
-    assert list(lines) == list(a2lp.methods())
+    assert list(lines) == list(a2lp.list_methods())
     assert "[" not in lines["lp"]
-    assert "[takes classes to be equally frequent]" in lines["pt_map"]
+    assert "[assumes equally many queries of each class]" in lines["pt_map"]
     assert "[uses statistics of base classes]" in lines["simple_shot"]
     assert "a2lp meta-train" in lines["sib"]
     assert call("--version")[0].strip() == a2lp.__version__

@@ -55,15 +55,15 @@ def write_bad_files() -> None:
     [
         ("nothing.npz", "new.npz", "nothing.npz does not exist"),
         ("cubb", "new.npz", "Did you mean 'cub'?"),
-        ("folder.npz", "new.npz", "is a directory"),
+        ("folder.npz", "new.npz", "is a folder"),
         ("nan.npz", "new.npy", "nan.npz: features[0, 1]"),
         ("forged.plk", "new.npz", "system, which is forbidden"),
         ("cut.npz", "new.npz", "cut short or damaged"),
         ("text.parquet", "new.npz", "expected a Parquet table"),
         ("good.npz", "exists.npz", "--force"),
         ("good.npz", "new.plk", "never written"),
-        ("good.npz", "new.txt", "expected one of"),
-        ("good.npz", "no/new.npz", "no directory no"),
+        ("good.npz", "new.txt", "is written as .npz"),
+        ("good.npz", "no/new.npz", "no folder no"),
     ],
 )
 def test_what_cannot_be_converted(

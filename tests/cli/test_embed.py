@@ -58,8 +58,9 @@ def test_embed(folder: Path) -> None:
     result = run("--out", "made.npz")
     assert result.exit_code == 2
     assert "--force" in result.stderr
-    assert run("--out", "made.npz", "--force", "--flip").exit_code == 0
-    assert load("made.npz").about["flip"] is True
+    assert made.about["flip"] is True
+    assert run("--out", "made.npz", "--force", "--no-flip").exit_code == 0
+    assert load("made.npz").about["flip"] is False
 
 
 def test_a_corrupt_image(folder: Path) -> None:
@@ -90,7 +91,7 @@ def test_nothing_is_left_out_in_silence(folder: Path) -> None:
     assert "auk/6.jpg" in result.stderr
     result = run("--on-corrupt", "skip")
     assert result.exit_code == 0
-    assert "1 pictures in birds are of kinds that are not read and were passed over: 1 .heic." in result.stderr
+    assert "1 pictures in birds are of kinds that are not read and were left out: 1 .heic." in result.stderr
     assert "skipped, since it cannot be read: auk/6.jpg\n" in result.stderr
     assert "no image of the class 'wren' could be read" in result.stderr
     assert "4 vectors" in result.stdout

@@ -73,7 +73,7 @@ BAD = {
     "a malicious pickle": (["bench", "--features", "evil.plk"], "evil.plk"),
     "a truncated pickle": (["bench", "--features", "cut.plk"], "cut.plk"),
     "no tasks file": ([*QUICK, "--tasks-file", "nowhere.npz"], "nowhere.npz"),
-    "features as tasks file": ([*QUICK, "--tasks-file", "good.npz"], "has no support"),
+    "features as tasks file": ([*QUICK, "--tasks-file", "good.npz"], "expected a task list"),
     "half a tasks file": ([*QUICK, "--tasks-file", "notasks.npz"], "query_labels"),
     "tasks into nowhere": ([*QUICK, "--save-tasks", "nowhere/t.npz"], "nowhere"),
     "unknown sampler": ([*QUICK, "--sampler", "balancd"], "'balanced'"),
@@ -137,6 +137,6 @@ def test_bugs_keep_their_traceback(monkeypatch):
     def broken() -> dict[str, str]:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("a2lp.methods.registry.methods", broken)
+    monkeypatch.setattr("a2lp.methods.registry.list_methods", broken)
     result = CliRunner().invoke(app, ["methods"])
     assert isinstance(result.exception, RuntimeError)

@@ -12,14 +12,23 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from a2lp.bench.published import Set, identify
+from a2lp.bench.paper_records import select_records
+from a2lp.bench.paper_report import report_page
+from a2lp.bench.paper_tables import paper_table
+from a2lp.bench.published import FeatureSource, feature_source
+from a2lp.bench.records import read_records
+from a2lp.bench.tables import to_latex, to_markdown
 from a2lp.cli.app import app
 from a2lp.features import FeatureSet, load, save
 from a2lp.features.bundled import BUNDLED
 
 ROOT = Path(__file__).resolve().parents[2]
 # those of the files that the tests write, and bundled ones
-SETS = {Set("cub", "resnet12"), Set("cifar_fs", "wrn28_10"), *filter(None, map(identify, BUNDLED))}
+SOURCES = {
+    FeatureSource("cub", "resnet12"),
+    FeatureSource("cifar_fs", "wrn28_10"),
+    *filter(None, map(feature_source, BUNDLED)),
+}
 MARKED = re.compile(r"<!-- (a2lp tables[^\n]*) -->\n\n(.*?)\n\n<!-- end -->", re.DOTALL)
 
 
@@ -58,7 +67,7 @@ def made(tmp_path_factory):
 
 def test_reproduce_runs_what_the_data_allow(made):
     folder, stdout, stderr = made
-    cells = 16 * len(SETS)
+    cells = 16 * len(SOURCES)
     assert f"{cells} cells are in results" in stdout
     assert "CUB, ResNet-12: cub_resnet12_test, 1797 vectors" in stderr  # the file, not the bundled set
     assert "CIFAR-FS, WideResNet-28-10: cifar_fs_wrn28_10_test" in stderr
@@ -103,7 +112,7 @@ def test_tables_are_what_reproduce_wrote(made, monkeypatch):
     for line in stdout.splitlines():
         keys = line.split(" <- ")[1].split(" and ")
         assert all((folder / "results" / "records" / f"{key}.json").is_file() for key in keys)
-    assert len(stdout.splitlines()) == len(SETS) * (10 + 20 + 20)
+    assert len(stdout.splitlines()) == len(SOURCES) * (10 + 20 + 20)
 
 
 def test_the_command_under_a_table_fills_its_cell(made, tmp_path, monkeypatch):
@@ -174,3 +183,14 @@ def marked() -> list[tuple[str, str, str]]:
 def test_pages_show_what_the_command_prints(page, command, shown, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert call(*shlex.split(command)[1:])[0] == shown + "\n", f"{page}: run benchmarks/tables_in_docs.py"
+
+
+def test_the_files_in_results_are_what_their_records_give(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    ours = select_records(read_records("results"))
+    tables = [paper_table(number, ours, "results") for number in (1, 2, 3)]
+    for name, written in (("tables.md", to_markdown), ("tables.tex", to_latex)):
+        assert Path("results", name).read_text(encoding="utf-8") == "\n\n".join(map(written, tables)) + "\n", name
+    page, kept = report_page(ours, tables), Path("results", "reproduction.html").read_text(encoding="utf-8")
+    figure = re.compile(r'<img src="[^"]*"')  # matplotlib's versions draw a little differently
+    assert figure.sub("", page) == figure.sub("", kept), "run make tables"

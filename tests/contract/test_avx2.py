@@ -21,7 +21,8 @@ import numpy as np
 
 import a2lp
 from a2lp import doctor
-from a2lp.engines import _cpu_kernel, _simd
+from a2lp.engines.fused_cpu import kernel as _cpu_kernel
+from a2lp.kernels import simd as _simd
 
 rng = np.random.default_rng(2)
 centres = rng.normal(size=(3, 4, 50))

@@ -13,7 +13,7 @@ import a2lp
 
 SCRIPT = """
 import hashlib, numpy as np, a2lp
-from a2lp.engines import _cpu_kernel
+from a2lp.engines.fused_cpu import kernel as _cpu_kernel
 rng = np.random.default_rng(0)
 points = np.abs(rng.normal(size=(3, 40, 70))).astype(np.float32)
 batch = a2lp.TaskBatch(points[:, :10], np.tile(np.arange(5), (3, 2)), points[:, 10:])

@@ -64,8 +64,10 @@ def on_gpu(batch: tuple[Any, Any, Any], dtype: Any = torch.float32) -> a2lp.Task
 @pytest.mark.parametrize("shape", SHAPES)
 def test_any_shape_is_the_reference(shape: str) -> None:
     batch = random_batch(shape)
-    params = {"steps": 20, "n_neighbors": SHAPES[shape][-1]}
+    params = {"steps": 20, "lr": 1e-3, "tau": 5.0, "n_neighbors": SHAPES[shape][-1]}
     expected = a2lp.create("a2lp", engine="reference", **params).predict(a2lp.TaskBatch(*batch))
+    still = a2lp.create("lp", engine="reference", n_neighbors=SHAPES[shape][-1]).predict(a2lp.TaskBatch(*batch))
+    assert np.abs(expected.scores - still.scores).max() > 2e-3, "steps should matter"
     found = a2lp.create("a2lp", engine="fused_cuda", **params).predict(on_gpu(batch))
     np.testing.assert_allclose(found.scores.cpu(), expected.scores, rtol=0, atol=1e-4)
     np.testing.assert_allclose(found.anchors.cpu(), expected.anchors, rtol=0, atol=1e-4)

@@ -15,7 +15,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from a2lp.engines import _em_cuda, em
+from a2lp.engines import select
+from a2lp.engines.contract import Points
+from a2lp.loops import em
+from a2lp.loops.em import fused_cuda
 
 Array = np.ndarray[Any, Any]
 Solve = Callable[..., Array]
@@ -79,7 +82,7 @@ SHAPES = {
     "one query": (2, 5, 11, [2] * 5),
     "fewer queries than classes": (3, 5, 9, [1] * 5),
 }
-ESTIMATED = em.Settings(20, 3.0, 0.6, 50.0, 10, 2.0, (-4.0, 4.0), uniform=False)
+ESTIMATED = em.Settings(False, False, 20, 3.0, 0.6, 50.0, 10, 2.0, (-4.0, 4.0), uniform=False)
 VARIANTS = {
     "estimated": ESTIMATED,
     "uniform": ESTIMATED._replace(alpha=0.4, temperature=20.0, uniform=True),
@@ -96,7 +99,7 @@ def solve(tmp_path_factory: pytest.TempPathFactory) -> Solve:
     @cache
     def library(double: bool, group: int, resident: bool) -> ctypes.CDLL:
         name = folder / f"em_{double:d}_{group}_{resident:d}"
-        name.with_suffix(".cpp").write_text(SHIM + _em_cuda.source() + CALL)
+        name.with_suffix(".cpp").write_text(SHIM + fused_cuda.source() + CALL)
         sizes = [f"-DDOUBLE={double:d}", f"-DGROUP={group}", f"-DRESIDENT={resident:d}"]
         options = ["-std=c++17", "-O1", "-pthread", "-shared", "-fPIC", *sizes]
         assert COMPILER is not None
@@ -107,11 +110,11 @@ def solve(tmp_path_factory: pytest.TempPathFactory) -> Solve:
         gram: Array, codes: Array, c: int, given: em.Settings, group: int, *, threads: int = 1, resident: bool = True
     ) -> Array:
         b, n, _ = gram.shape
-        params = em._cuda_params(n, codes.shape[1], c, given)
-        smoothing = np.ascontiguousarray(em._smoothing(gram, given))
+        params = em.cuda_params(n, codes.shape[1], c, given)
+        smoothing = np.ascontiguousarray(em.smoothing(gram, given))
         shares = np.full((b, c, n), np.nan, gram.dtype)
         pointers = (ctypes.c_void_p(x.ctypes.data) for x in (gram, smoothing, codes, shares))
-        needs = _em_cuda._shared_bytes(n, c, gram.itemsize, resident=resident)
+        needs = fused_cuda._shared_bytes(n, c, gram.itemsize, resident=resident)
         within = library(gram.itemsize == 8, group, resident).run(b, threads, needs, *pointers, ctypes.byref(params))
         assert within, "the kernel writes behind its shared memory"
         return shares
@@ -134,8 +137,9 @@ def fitting(given: em.Settings, n: int) -> em.Settings:
 
 
 def test_other_arrays_are_batched_and_say_why() -> None:
-    engine, reason = em.choose(torch.zeros(1, 3, 2), 8, 3)
-    assert engine == "batched" and "CUDA" in reason
+    points = Points(torch.zeros(1, 8, 2), torch.zeros(1, 3, dtype=torch.int64), 3, 5)
+    engine, reason = select.choose(em.LOOP, "auto", points, ESTIMATED)
+    assert engine.name == "batched" and "CUDA" in reason
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -144,7 +148,7 @@ def test_any_shape_and_variant_is_the_array_form(solve: Solve, shape: str, varia
     b, c, n, shots = SHAPES[shape]
     gram, codes = random_tasks(b, c, n, shots)
     chosen = fitting(VARIANTS[variant], n)
-    expected = em._batched(gram, codes, c, chosen)
+    expected = em.batched_rounds(gram, codes, c, chosen)
     found = solve(gram, codes, c, chosen, {2: 2, 5: 5, 20: 7}[c])
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
 
@@ -163,7 +167,7 @@ def test_threads_wait_for_each_other(solve: Solve, resident: bool, variant: str)
 @pytest.mark.parametrize("variant", ["estimated", "uniform"])
 def test_float32(solve: Solve, variant: str) -> None:
     gram, codes = random_tasks(5, 5, 80, [1] * 5, seed=2)
-    expected = em._batched(gram, codes, 5, VARIANTS[variant])
+    expected = em.batched_rounds(gram, codes, 5, VARIANTS[variant])
     found = solve(gram.astype(np.float32), codes, 5, VARIANTS[variant], 5)
     np.testing.assert_allclose(found, expected, rtol=0, atol=2e-3)
 
@@ -181,5 +185,5 @@ def test_random_shapes(solve: Solve, c: int, extra: list[int], queries: int, var
     n = sum(shots) + queries
     gram, codes = random_tasks(2, c, n, shots, seed)
     chosen = fitting(VARIANTS[variant], n)
-    expected = em._batched(gram, codes, c, chosen)
+    expected = em.batched_rounds(gram, codes, c, chosen)
     np.testing.assert_allclose(solve(gram, codes, c, chosen, 5), expected, rtol=0, atol=1e-9)

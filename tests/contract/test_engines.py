@@ -115,8 +115,10 @@ def test_any_shape_is_the_reference(engine: str, shape: dict[str, Any]) -> None:
 @pytest.mark.parametrize("n_shot", [1, 5])
 def test_float32_after_few_steps(engine: str, n_shot: int) -> None:
     batch = random_batch(np.random.default_rng(5), b=4, s=5 * n_shot, q=75, d=640, c=5)
-    exact = solve("reference", batch, steps=20)
-    found = solve(engine, batch, np.float32, steps=20)
+    moving: dict[str, Any] = {"steps": 20, "lr": 1e-3, "tau": 5.0}  # at tau = 15 five shots hardly move
+    exact = solve("reference", batch, **moving)
+    assert np.abs(exact.scores - solve("reference", batch, steps=0).scores).max() > 1e-2, "steps should matter"
+    found = solve(engine, batch, np.float32, **moving)
     assert to_numpy(found.scores).dtype == np.float32
     np.testing.assert_allclose(to_numpy(found.scores), exact.scores, rtol=0, atol=1e-4)
 

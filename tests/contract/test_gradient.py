@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from a2lp.arrays import to_numpy
 from a2lp.engines import select
-from a2lp.engines.contract import Problem, Settings
+from a2lp.engines.contract import Points, Settings
 from a2lp.losses import Terms
 from a2lp.preprocess import l2, plc
 
@@ -79,11 +79,11 @@ ROUNDING = 1e-14
 def by_engine(engine: str, support: Any, rest: Any, codes: Any, c: int, scale: float, **constants: Any) -> Any:
     """The same gradient from one step of gradient descent, large enough that the anchors keep all its digits."""
     convert = torch.asarray if engine == "batched-torch" else np.asarray
-    problem = Problem(convert(support[None]), convert(rest[None]), convert(codes[None]), c)
+    points = Points(convert(np.concatenate([support, rest])[None]), convert(codes[None]), c, len(rest))
     rate = 1e3 / scale
     config = Settings(steps=1, final_forward=True, optimizer="gd", lr=rate, **constants)
-    found, _ = select.choose(engine.removesuffix("-torch"), problem, config)
-    moved = to_numpy(found.run(problem, config).anchors)[0]
+    found = select.run(select.PROPAGATION, engine.removesuffix("-torch"), points, config)
+    moved = to_numpy(found.result.anchors)[0]
     return (support - moved) / rate
 
 
@@ -167,7 +167,7 @@ def test_closed_form_is_autograd_with_terms_on_queries(engine: str, loss: Any, t
     size = np.abs(expected).max()
     if size == 0:
         return
-    found = by_engine(engine, support, rest, codes, task["c"], size, n_neighbors=k, terms=LOSSES[loss], **constants)
+    found = by_engine(engine, support, rest, codes, task["c"], size, n_neighbors=k, loss=LOSSES[loss], **constants)
     # dL/dZ is a difference itself, of logarithms about 1 in size: for queries of one class nothing but rounding is left
     assert np.linalg.norm(found - expected) <= 1e-8 * np.linalg.norm(expected) + ROUNDING * (1 + terms)
 

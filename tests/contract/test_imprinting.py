@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 
 import a2lp
 from a2lp.arrays import to_numpy
-from a2lp.engines import imprint
+from a2lp.engines import select
+from a2lp.engines.contract import Points
+from a2lp.loops import imprint
+from a2lp.optimizers import Adam
 
 array_api_strict = pytest.importorskip("array_api_strict")
 
@@ -27,9 +30,11 @@ def random_tasks(seed: int, b: int, s: int, d: int, c: int, dtype: Any = np.floa
     return (support / np.linalg.norm(support, axis=-1, keepdims=True)).astype(dtype), codes
 
 
-def tune(support: Any, codes: Any, n_classes: int, **changed: Any) -> tuple[Any, Any]:
-    params = {"tau": 5.0, "steps": 50, "numerics": "exact"} | ADAM | changed
-    weights, losses = imprint.run(support, codes, n_classes, **params)
+def tune(support: Any, codes: Any, n_classes: int, *, engine: str = "auto", **changed: Any) -> tuple[Any, Any]:
+    params = {"tau": 5.0, "steps": 50, "numerics": "exact"} | changed
+    adam = Adam(**{name: params.pop(name, value) for name, value in ADAM.items()})
+    points = Points(support, codes, n_classes, 0)
+    weights, losses = select.run(imprint.LOOP, engine, points, imprint.Settings(**params, adam=adam)).result
     return to_numpy(weights), to_numpy(losses)
 
 
@@ -63,8 +68,8 @@ def test_both_paths_are_torchs_adam_on_torchs_gradient(
 ) -> None:
     support, codes = random_tasks(seed, b, c + more, d, c)
     expected = [by_autograd(x, y, c, tau, 50) for x, y in zip(support, codes, strict=True)]
-    for convert in (np.asarray, torch.asarray):
-        weights, losses = tune(convert(support), convert(codes), c, tau=tau)
+    for engine, convert in (("fused_cpu", np.asarray), ("batched", np.asarray), ("batched", torch.asarray)):
+        weights, losses = tune(convert(support), convert(codes), c, tau=tau, engine=engine)
         np.testing.assert_allclose(weights, [w for w, _ in expected], rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(losses, [found for _, found in expected], rtol=1e-9, atol=1e-14)
 

@@ -84,7 +84,7 @@ def test_a_file_of_them(tmp_path: Path) -> None:
     again = BaseStatistics.load(path)
     for name in ("mean", "class_means", "within_cov", "count", "sphere_cov"):
         np.testing.assert_array_equal(getattr(again, name), getattr(made, name))
-    with pytest.raises(FeatureFileError, match="--force"):
+    with pytest.raises(InputError, match="--force"):
         made.save(path)
     made.save(path, force=True)
     assert [file.name for file in tmp_path.iterdir()] == ["x_base.npz"]
@@ -121,21 +121,34 @@ def test_a_file_without_a_count(shared_data: Path) -> None:
     assert repr(found) == "BaseStatistics(64 classes, 640 dimensions, unknown number of vectors)"
 
 
+GOOD = {"mean": np.ones(2), "class_means": np.ones((3, 2)), "within_cov": np.eye(2)}
+
+
 @pytest.mark.parametrize(
-    ("arrays", "said"),
+    ("arrays", "message"),
     [
         ({"features": np.eye(2)}, "found `features`"),
         ({"mean": np.ones(2), "class_means": np.ones((3, 2)), "within_cov": np.ones((3, 3))}, r"within_cov \(3, 3\)"),
         ({"mean": np.ones(1), "class_means": np.ones((3, 1)), "within_cov": np.full((1, 1), np.nan)}, "finite"),
-        (None, "cannot be read"),
+        (GOOD | {"within_cov": np.diag([1.0, -1.0])}, "within_cov is no covariance"),
+        (GOOD | {"within_cov": np.array([[1.0, 0.9], [0.1, 1.0]])}, "within_cov is no covariance"),
+        (GOOD | {"sphere_cov": -np.eye(2)}, "sphere_cov is no covariance"),
+        (GOOD | {"within_cov": np.full((2, 2), 1e300)}, "not finite in float32"),
+        (GOOD | {"count": 0}, "count=0 is less than the number of classes, 3"),
+        (GOOD | {"count": np.arange(2)}, "cannot be read as base statistics"),
+        (GOOD | {"class_means": np.ones((0, 2))}, r"class_means \(0, 2\)"),
+        (None, "cannot be read as base statistics"),
     ],
 )
-def test_files_that_are_none(tmp_path: Path, arrays: dict[str, np.ndarray] | None, said: str) -> None:
+def test_files_that_are_none(tmp_path: Path, arrays: dict[str, np.ndarray] | None, message: str) -> None:
     path = tmp_path / "wrong.npz"
     if arrays is None:
         path.write_bytes(b"PK\x03\x04 cut short")
     else:
         np.savez(path, **arrays)
-    with pytest.raises(FeatureFileError, match=said) as caught:
-        BaseStatistics.load(path)
-    assert str(path) in str(caught.value)
+    for read in (BaseStatistics.load, load_base):
+        if read is load_base and arrays is not None and "within_cov" not in arrays:
+            continue  # it is read as features
+        with pytest.raises(FeatureFileError, match=message) as caught:
+            read(path)
+        assert str(path) in str(caught.value)

@@ -187,6 +187,52 @@ def test_every_cut_is_an_error_of_ours(tmp_path: Path, protocol: int) -> None:
             load(path)
 
 
+def tower(levels: int) -> bytes:
+    """A tuple of the tuple before twice, on so many levels: 2**levels elements in a few bytes for each level."""
+    return b"K\x01" + b"2\x86" * levels  # DUP, TUPLE2
+
+
+HOSTILE = {
+    "a key that is hashed for hours": b"\x80\x02}" + tower(60) + b"K\x01s.",
+    "the same in a dict of protocol 0": b"\x80\x02(" + tower(60) + b"K\x01d.",
+    "the same among others": b"\x80\x02}(K\x01K\x01" + tower(60) + b"K\x01u.",
+    "the same in a set": b"\x80\x04\x8f(" + tower(60) + b"\x90.",
+    "the same in a frozenset": b"\x80\x04(" + tower(60) + b"\x91.",
+    "the same as an argument": b"\x80\x02ccollections\nOrderedDict\n(](" + tower(60) + b"K\x01\x86etR.",
+    "the same as an encoding": b"\x80\x02c_codecs\nencode\n(X\x01\x00\x00\x00a" + tower(60) + b"tR.",
+    "the same as a dtype": b"\x80\x02cnumpy\ndtype\n(" + tower(60) + b"tR.",
+    "the same from outside": b"\x80\x02" + tower(60) + b"Q.",
+    "the same as a class of vectors": b"\x80\x02}K\x01" + tower(60) + b"s.",
+    "a key too deep for the interpreter": b"\x80\x02}" + b")" + b"\x85" * 3_000_000 + b"K\x01s.",
+    "vectors too deep": b"\x80\x02}K\x01" + b"]" * 3_000_000 + b"a" * 2_999_999 + b"s.",
+    "a list of bytes": b"\x80\x02}K\x01c__builtin__\nlist\n(X\x01\x00\x00\x00atRs.",
+    "an array of a shape that multiplies": (
+        b"\x80\x02}K\x07cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R"
+        b"(K\x01(U\x01xJ\xff\xff\xff\x7fJ\xff\xff\xff\x7ft"
+        b"cnumpy\ndtype\nU\x02f4K\x00K\x01\x87R(K\x03U\x01<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89U\x04aaaatbs."
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_pickles_are_refused_in_no_time(tmp_path: Path, name: str) -> None:
+    """In a process of their own: those that end the interpreter end that one, and a loop in C cannot be interrupted."""
+    features, images = tmp_path / "output.plk", tmp_path / "mini-imagenet-cache-train.pkl"
+    for path in (features, images):
+        path.write_bytes(HOSTILE[name])
+    code = (
+        "import signal, sys; signal.alarm(20)\n"
+        "from a2lp.errors import A2LPError\nfrom a2lp.features import load\nfrom a2lp.images import datasets\n"
+        "for read, path in ((load, sys.argv[1]), (datasets.load, sys.argv[2])):\n"
+        "    try: read(path)\n    except A2LPError as error: print(str(error)[:1000])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, features, tmp_path], capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2
+    assert str(features) in lines[0]
+    assert str(images) in lines[1]
+
+
 MEASURE = """
 import sys
 from pathlib import Path
@@ -209,6 +255,7 @@ def test_small_files_cannot_take_all_memory(tmp_path: Path) -> None:
         "memo.plk": b"\x80\x02}r" + struct.pack("<I", 1 << 27) + b".",  # a memo of that many places
         "bytes.plk": b"\x80\x05\x96" + struct.pack("<Q", 1 << 31) + b"x.",  # a byte array of that length
         "again.plk": pickle.dumps({1: [large] * 30_000}),  # one vector, named again and again
+        "list.plk": pickle.dumps({1: [[[1.0] * 1000] * 1000] * 1000}),
     }
     for name, data in bombs.items():
         (tmp_path / name).write_bytes(data)

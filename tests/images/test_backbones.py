@@ -173,7 +173,7 @@ def test_names_and_options_that_are_not_there() -> None:
         backbones.network("wrn28_10", stem_stride=3)
     with pytest.raises(InputError, match=r"dropout=1\.5 is a share"):
         backbones.network("resnet12", dropout=1.5)
-    with pytest.raises(InputError, match="'timm:' must say which model"):
+    with pytest.raises(InputError, match="'timm:' needs the name of a timm model"):
         backbones.create("timm:")
     assert all(len(line) > 20 for line in backbones.names().values())
     assert {"resnet12", "resnet12_512", "wrn28_10", "efficientnet_lite0", "timm:<name>"} == set(backbones.names())

@@ -20,8 +20,9 @@ from PIL import Image
 
 from a2lp.errors import A2LPWarning, CorruptImageError, DatasetError, InputError, UnknownNameError
 from a2lp.images import View
-from a2lp.images.datasets import ImageSet, load, read_resized, sources, standard
+from a2lp.images.datasets import ImageSet, load, sources, standard
 from a2lp.images.datasets.decode import decode
+from a2lp.images.datasets.folders import image_files
 
 SPLITS = ("train", "val", "test")
 Pictures = dict[str, dict[str, list[np.ndarray]]]  # split -> class -> images
@@ -265,7 +266,7 @@ def test_every_layout_gives_the_images_of_the_standard_split(
         assert found.labels is not None
         assert found.labels.dtype == np.int64
         assert len(found) == 2 * len(images[split])
-        pixels = found.source.read(range(len(found)))
+        pixels = [found.source.image(row) for row in range(len(found))]
         for label, name in enumerate(found.classes):
             mine = [pixels[row].tobytes() for row in np.flatnonzero(found.labels == label)]
             assert sorted(mine) == sorted(image.tobytes() for image in images[split][name])
@@ -315,7 +316,7 @@ def test_keys_are_paths_under_the_root_and_digests_name_the_content(tmp_path: Pa
     assert chosen.labels is not None
     assert chosen.labels.tolist() == [2, 0]
     assert chosen.digest(1) == found.digest(0)
-    assert np.array_equal(chosen.source.read([1])[0], images["test"]["004.Groove_billed_Ani"][0])
+    assert np.array_equal(chosen.source.image(1), images["test"]["004.Groove_billed_Ani"][0])
 
 
 @pytest.mark.parametrize("lay_out", [caches, packs, mosaic_pack, tiered_pickles])
@@ -334,11 +335,37 @@ def test_any_class_folders_and_flat_folders(tmp_path: Path) -> None:
     (tmp_path / "set" / "a" / "loop").symlink_to(tmp_path / "set", target_is_directory=True)
     write(tmp_path / "elsewhere" / "linked.png", png(images_of_zeros()))
     (tmp_path / "set" / "c").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
-    found = load(tmp_path / "set")
+    with pytest.warns(A2LPWarning, match=r"1 links in .*set lead to folders that are listed already.*: `a/loop`"):
+        found = load(tmp_path / "set")
     assert found.files == ("a/1.jpeg", "b/2.png", "b/deep/1.JPG", "c/linked.png")
     assert found.classes == ("a", "b", "c")
     assert found.labels is not None
     assert found.labels.tolist() == [0, 1, 1, 2]
+
+
+def test_links_that_fan_out_are_followed_once(tmp_path: Path) -> None:
+    """Each of thirty folders has two links to the next one: a billion ways to the last."""
+    for i in range(30):
+        write(tmp_path / "set" / f"{i:02d}" / "image.png", png(images_of_zeros()))
+        for name in "ab":
+            if i < 29:
+                (tmp_path / "set" / f"{i:02d}" / name).symlink_to(f"../{i + 1:02d}", target_is_directory=True)
+    with pytest.warns(A2LPWarning, match="58 links in .*set lead to folders that are listed already"):
+        found = load(tmp_path / "set")
+    assert found.files == tuple(f"{i:02d}/image.png" for i in range(30))
+
+
+def test_a_folder_is_listed_under_its_own_name_before_a_link_to_it(tmp_path: Path) -> None:
+    write(tmp_path / "set" / "b" / "1.png", png(images_of_zeros()))
+    write(tmp_path / "elsewhere" / "deep" / "2.png", png(images_of_zeros()))
+    (tmp_path / "set" / "a").symlink_to("b", target_is_directory=True)
+    (tmp_path / "set" / "c").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    (tmp_path / "set" / "d").symlink_to(tmp_path / "elsewhere" / "deep", target_is_directory=True)
+    (tmp_path / "set" / "itself.png").symlink_to("itself.png")
+    (tmp_path / "set" / "b" / "itself").symlink_to("itself")
+    listing = image_files(tmp_path / "set", tmp_path / "set")
+    assert listing.images == ["b/1.png", "c/deep/2.png", "itself.png"]  # the last is named when it cannot be read
+    assert listing.repeated == ["a", "d"]
 
 
 def test_a_flat_folder_has_no_labels(tmp_path: Path) -> None:
@@ -437,7 +464,7 @@ def test_pickles_do_not_run_and_damaged_ones_say_so(tmp_path: Path) -> None:
     path.write_bytes(good)
     assert len(load(tmp_path)) == 1
     forged = {
-        b"": "cannot be read as a pickle",
+        b"": "cannot be read as a pickle of images",
         good[:-30]: "cannot be read as a pickle",
         pickle.dumps([1]): "expected a pickled dict",
         pickle.dumps({"other": 1}): "expected image_data and class_dict",
@@ -445,7 +472,7 @@ def test_pickles_do_not_run_and_damaged_ones_say_so(tmp_path: Path) -> None:
         pickle.dumps({"image_data": images_of_zeros(), "class_dict": {}}): "expected (N, height, width, 3)",
         pickle.dumps({"image_data": images_of_zeros()[None], "class_dict": {"a": [1]}}): "image 1 of class 'a'",
         pickle.dumps({"image_data": images_of_zeros()[None], "class_dict": {}}): "image 0 is in no class",
-        pickle.dumps({"image_data": images_of_zeros()[None], "class_dict": 3}): "cannot be read as a pickle",
+        pickle.dumps({"image_data": images_of_zeros()[None], "class_dict": 3}): "expected a dict from classes to rows",
         pickle.dumps({"data": images_of_zeros()[None], "labels": [0, 1]}): "expected 1 integers",
     }
     for content, message in forged.items():
@@ -466,7 +493,7 @@ def test_large_pickles_stay_on_disk(tmp_path: Path, dump: Callable[[Any], bytes]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < images.nbytes / 10
-    assert found.source.read([999])[0].shape == (84, 84, 3)
+    assert found.source.image(999).shape == (84, 84, 3)
 
 
 def test_damaged_packs_say_so(tmp_path: Path) -> None:
@@ -474,7 +501,7 @@ def test_damaged_packs_say_so(tmp_path: Path) -> None:
     save_pack(path, pictures("cub"), ("val",))
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    wrong(path, "cannot be read as an .npz pack")
+    wrong(path, "cannot be read as a pack of images (.npz)")
     path.write_bytes(whole)
     with np.load(path) as content:
         pack = dict(content)
@@ -484,8 +511,12 @@ def test_damaged_packs_say_so(tmp_path: Path) -> None:
         ("offsets", pack["offsets"][::-1], "offsets must rise"),
         ("names", pack["names"][1:], "names must be one for each label"),
         ("data", pack["data"].astype(np.int64), "bytes"),
-        ("labels", np.array([{}]), "cannot be read as a pack"),  # an object: NumPy would unpickle it
-        ("classes", pack["classes"].astype(object), "cannot be read as a pack"),
+        ("labels", np.array([{}]), "`labels` holds 'object' values"),  # NumPy would unpickle it
+        ("classes", pack["classes"].astype(object), "`classes` holds 'object' values"),
+        ("labels", pack["labels"].astype(float), "offsets and labels must be one axis of whole numbers"),
+        ("labels", pack["labels"][:0], "offsets and labels must be one axis of whole numbers"),
+        ("grid", np.array([0, 2]), "grid is [0, 2]; expected two whole numbers"),
+        ("names", np.arange(len(pack["labels"])), "expected one axis of text"),
         ("classes", np.array([b"\xe9t\xe9"]), "cannot be read as a pack"),
     ):
         np.savez(path, **(pack | {key: value}))
@@ -569,12 +600,12 @@ def test_a_corrupt_image_is_named_and_refused_or_skipped(tmp_path: Path, content
         write(tmp_path / "a" / f"{i}.png", content if i == 3 else png(NOISE[:, i:]))
     found = load(tmp_path)
     with pytest.raises(CorruptImageError, match=reason) as caught:
-        read_resized(found, range(5), View(8, 8), workers=2, on_corrupt="refuse")
+        found.read(range(5), View(8, 8), workers=2, on_corrupt="refuse")
     assert caught.value.file == "a/3.png"
     assert "a/3.png" in str(caught.value)
-    pixels, kept = read_resized(found, [4, 3, 0], View(8, 8), workers=2, on_corrupt="skip")
+    pixels, kept = found.read([4, 3, 0], View(8, 8), workers=2, on_corrupt="skip")
     assert kept.tolist() == [4, 0]
-    assert np.array_equal(pixels, read_resized(found, [4, 0], View(8, 8), workers=1, on_corrupt="refuse")[0])
+    assert np.array_equal(pixels, found.read([4, 0], View(8, 8), workers=1, on_corrupt="refuse")[0])
 
 
 @pytest.mark.filterwarnings("ignore:Image size:PIL.Image.DecompressionBombWarning")
@@ -587,8 +618,8 @@ def test_a_file_that_went_away_is_named(tmp_path: Path) -> None:
     write(tmp_path / "a" / "1.png", png(NOISE))
     found = load(tmp_path)
     (tmp_path / "a" / "1.png").unlink()
-    with pytest.raises(CorruptImageError, match=r"a/1\.png cannot be used: No such file"):
-        found.source.read([0])
+    with pytest.raises(CorruptImageError, match=r"a/1\.png cannot be used: .*does not exist"):
+        found.source.image(0)
 
 
 # --- sizes -----------------------------------------------------------------------------------------------------
@@ -607,7 +638,7 @@ def test_views_resize_the_whole_image_and_cut_its_centre(view: View, shape: tupl
     if view.size is not None:
         expected = expected.resize((view.size, view.size), Image.Resampling.BILINEAR)
     found = ImageSet("one", None, None, ("x",), sources.Arrays(np.asarray(image)[None]))
-    pixels, _ = read_resized(found, [0], view, workers=1, on_corrupt="refuse")
+    pixels, _ = found.read([0], view, workers=1, on_corrupt="refuse")
     assert np.abs(pixels[0].astype(int) - np.asarray(expected)).max() <= 1
 
 
@@ -615,8 +646,8 @@ def test_threads_and_the_order_of_rows_change_nothing(tmp_path: Path) -> None:
     plain_folders(tmp_path, pictures("cub", 24))
     found = load(tmp_path)
     rows = np.random.default_rng(0).permutation(len(found))[:150]
-    one, _ = read_resized(found, rows, View(16, 12), workers=1, on_corrupt="refuse")
-    many, kept = read_resized(found, rows, View(16, 12), workers=5, on_corrupt="refuse")
+    one, _ = found.read(rows, View(16, 12), workers=1, on_corrupt="refuse")
+    many, kept = found.read(rows, View(16, 12), workers=5, on_corrupt="refuse")
     assert np.array_equal(one, many)
     assert np.array_equal(kept, rows)
     told: list[tuple[int, int]] = []
@@ -650,7 +681,8 @@ def test_a_mosaic_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     again = load(tmp_path)
     again.pixels(View(8, 8), workers=1)
     assert len(decoded) == 200
-    again.source.read([0, 199, 1, 198] * 50)
+    for row in [0, 199, 1, 198] * 50:
+        again.source.image(row)
     assert len(decoded) == 201  # 0 had gone, 198 and 199 were still there
     (mosaics,) = again.source.sources
     assert len(mosaics._kept) == 4
@@ -661,8 +693,8 @@ def test_a_damaged_mosaic_is_named(tmp_path: Path) -> None:
     with np.load(tmp_path / "mosaics.npz") as content:
         pack = dict(content) | {"tile": np.array([11, 10])}
     np.savez(tmp_path / "mosaics.npz", **pack)
-    with pytest.raises(CorruptImageError, match=r"mosaics\.npz, mosaic 3.*\(10, 20, 3\); the pack says \(11, 20, 3\)"):
-        load(tmp_path).source.read([7])
+    with pytest.raises(CorruptImageError, match=r"mosaics\.npz, mosaic 3.*\(10, 20, 3\); expected \(11, 20, 3\)"):
+        load(tmp_path).source.image(7)
 
 
 # --- the lists -------------------------------------------------------------------------------------------------
@@ -697,4 +729,4 @@ def test_the_packs_beside_the_repository(shared_data: Path, dataset: str, split:
     found = load(shared_data / "images", split, dataset=dataset)
     assert len(found) == total
     assert found.classes == standard(dataset).classes[split]
-    assert all(image.shape == (size, size, 3) for image in found.source.read([0, 601, total - 1]))
+    assert all(found.source.image(row).shape == (size, size, 3) for row in (0, 601, total - 1))

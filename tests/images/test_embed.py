@@ -24,12 +24,12 @@ from a2lp.errors import A2LPWarning, CorruptImageError, FeatureFileError, InputE
 from a2lp.features import FeatureSet
 from a2lp.features import load as load_features
 from a2lp.features.statistics import BaseStatistics
+from a2lp.files import cache_folder
 from a2lp.images import View
 from a2lp.images import cache as cache_module
 from a2lp.images.backbones import Backbone, create
-from a2lp.images.cache import default_cache
 from a2lp.images.datasets import ImageSet, load
-from a2lp.images.embed import embed
+from a2lp.images.embed import embed, embed_images
 
 CLASSES = ("auk", "tern", "wren")
 
@@ -208,12 +208,12 @@ def test_weights_that_were_trained_since_they_were_loaded(tmp_path: Path, backbo
 @pytest.mark.parametrize("changed", ["flip", "weights", "view"])
 def test_another_way_of_embedding_is_another_vector(tmp_path: Path, backbone: Backbone, changed: str) -> None:
     source = write_images(tmp_path / "images", 3)
-    first, _ = run(tmp_path, source, backbone)
+    first, _ = run(tmp_path, source, backbone, flip=False)
     other = create("resnet12", seed=int(changed == "weights"), view=View(40 if changed == "view" else 36, 32))
     second, embedded = run(tmp_path, source, other, flip=changed == "flip")
     assert embedded == 3
     assert not np.allclose(first.features, second.features, atol=1e-3)
-    _, embedded = run(tmp_path, source, backbone)
+    _, embedded = run(tmp_path, source, backbone, flip=False)
     assert embedded == 0
 
 
@@ -232,6 +232,79 @@ def test_a_damaged_shard_is_named_and_made_again(tmp_path: Path, backbone: Backb
     assert embedded == sizes[0] + sizes[1]
     assert [any(str(shard) in str(each.message) for each in caught) for shard in shards] == [True, True, False]
     np.testing.assert_allclose(again.features, whole.features, atol=1e-3)
+
+
+def test_a_vector_that_is_not_finite_is_damage(tmp_path: Path, backbone: Backbone) -> None:
+    source = write_images(tmp_path / "images", 6)
+    whole, _ = run(tmp_path, source, backbone)
+    (shard,) = (tmp_path / "cache").glob("features/*/*.npz")
+    with np.load(shard) as content:
+        arrays = dict(content)
+    arrays["vectors"][2, 3] = np.inf
+    np.savez(shard, **arrays)  # with checksums that are right
+    with pytest.warns(A2LPWarning, match="not finite.*embedded again"):
+        again, embedded = run(tmp_path, source, backbone)
+    assert embedded == 6
+    np.testing.assert_allclose(again.features, whole.features, atol=1e-3)
+
+
+def test_embedding_without_a_file(tmp_path: Path, backbone: Backbone) -> None:
+    source = write_images(tmp_path / "images", 5)
+    before = set(tmp_path.iterdir())
+    made = embed_images(load(source), backbone, device="cpu", cache=tmp_path / "cache", about={"split": "val"})
+    assert set(tmp_path.iterdir()) == before | {tmp_path / "cache"}
+    written, embedded = run(tmp_path, source, backbone)
+    assert embedded == 0
+    np.testing.assert_array_equal(made.features, written.features)
+    assert (made.files, made.classes) == (written.files, written.classes)
+    assert made.about == written.about | {"split": "val"}
+    assert made.about["flip"] is True  # as a2lp classify embeds, unless it is told otherwise
+
+
+INTERRUPTED = """
+import os, sys
+from pathlib import Path
+from a2lp.images import View
+from a2lp.images.backbones import create
+from a2lp.images.datasets import load
+from a2lp.images.embed import embed
+
+rename, kept = Path.replace, int(sys.argv[4])
+def killed_after(self, target):
+    global kept
+    if not str(target).startswith(sys.argv[3]):
+        if kept == 0:
+            os.kill(os.getpid(), 9)
+        kept -= 1
+    return rename(self, target)
+Path.replace = killed_after  # the last step of every write
+embed(load(sys.argv[1]), create("resnet12", seed=0, view=View(36, 32)), sys.argv[2], device="cpu", cache=sys.argv[3])
+"""
+
+
+@pytest.mark.parametrize("writes", [0, 1])
+def test_a_kill_between_features_and_statistics_does_not_stop_the_same_command(
+    tmp_path: Path, backbone: Backbone, writes: int
+) -> None:
+    source, out = write_images(tmp_path / "images", 6), tmp_path / "out.npz"
+    command = [sys.executable, "-c", INTERRUPTED, str(source), str(out), str(tmp_path / "cache")]
+    environment = os.environ | {"PYTHONPATH": str(Path(a2lp.__file__).parents[1])}
+    assert subprocess.run([*command, str(writes)], env=environment, check=False).returncode == -9
+    assert len(list(tmp_path.glob("*.npz"))) == writes
+    assert subprocess.run([*command, "99"], env=environment, check=False).returncode == 0
+    again, _ = run(tmp_path, source, backbone)
+    np.testing.assert_array_equal(load_features(out).features, again.features)
+    assert BaseStatistics.load(tmp_path / "out_base.npz").count == 6
+
+
+def test_statistics_of_others_are_not_replaced(tmp_path: Path, backbone: Backbone) -> None:
+    images = load(write_images(tmp_path / "images", 6))
+    other = BaseStatistics.of(np.random.default_rng(0).normal(size=(6, 640)), images.labels)
+    other.save(tmp_path / "x_base.npz")
+    with pytest.raises(InputError, match=r"x_base\.npz exists already"):
+        embed(images, backbone, tmp_path / "x.npz", device="cpu", cache=tmp_path / "cache")
+    assert not (tmp_path / "x.npz").exists()
+    assert BaseStatistics.load(tmp_path / "x_base.npz").same(other)
 
 
 def test_a_file_that_changes_meanwhile_does_not_get_into_the_cache(tmp_path: Path, backbone: Backbone) -> None:
@@ -280,7 +353,7 @@ def test_nothing_is_replaced_or_begun_in_vain(tmp_path: Path, backbone: Backbone
     for name, options, said in [
         ("there.npz", {}, "there_base.npz exists"),
         ("x.parquet", {}, "a2lp convert"),
-        ("no/x.npz", {}, "no directory"),
+        ("no/x.npz", {}, "no folder"),
         ("x.npz", {"device": "cuda:77"}, "cuda:77"),
         ("x.npz", {"device": "gpu"}, "'gpu'"),
         ("x.npz", {"batch_size": 0}, "batch_size=0"),
@@ -303,9 +376,9 @@ def test_vectors_that_are_not_finite_are_refused_and_not_kept(tmp_path: Path) ->
     assert not list((tmp_path / "cache").glob("features/*/*.npz"))
 
 
-def test_the_default_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("A2LP_CACHE", str(tmp_path))
-    assert default_cache() == tmp_path
+    assert cache_folder() == tmp_path
     monkeypatch.delenv("A2LP_CACHE")
     for system, variable, expected in [
         ("linux", "XDG_CACHE_HOME", tmp_path / "a2lp"),
@@ -314,7 +387,7 @@ def test_the_default_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     ]:
         monkeypatch.setattr(sys, "platform", system)
         monkeypatch.setenv(variable, str(tmp_path))
-        assert default_cache() == expected
+        assert cache_folder() == expected
 
 
 @pytest.mark.cuda

@@ -23,18 +23,19 @@ from typer.testing import CliRunner
 import a2lp
 from a2lp.cli.train import curve
 from a2lp.cli.train import train as command
-from a2lp.errors import A2LPError, InputError, UnknownNameError
+from a2lp.environment import commit as package_commit
+from a2lp.errors import A2LPError, InputError, UnknownNameError, WeightsFileError
 from a2lp.features import load as load_features
 from a2lp.images import View
 from a2lp.images.backbones import create
 from a2lp.images.backbones.resnet import ResNet12
 from a2lp.images.datasets import load
-from a2lp.images.training import Look, TrainConfig, train
+from a2lp.images.training import Evaluation, TrainConfig, checkpoint, train
 from a2lp.images.training.augment import Normalise, augment, planes, recolour, resample, windows
 from a2lp.images.training.average import Average, recalibrate
-from a2lp.images.training.checkpoint import Progress
+from a2lp.images.training.checkpoint import RunState, read_record
 from a2lp.images.training.loop import _loop as steps_loop
-from a2lp.images.training.loop import take_look
+from a2lp.images.training.loop import evaluate
 from a2lp.images.training.recipes import Classifier, Mix, assemble, draw_mix, loss
 from a2lp.images.training.run import Run
 from a2lp.images.training.schedule import Schedule
@@ -55,8 +56,8 @@ SETTINGS = {
     "rotated": 2,
     "shift": 2,
     "warmup": 50,
-    "looks": 3,
-    "look_tasks": 20,
+    "evaluations": 3,
+    "evaluation_tasks": 20,
     "recalibrate": 0,
     "checkpoint_seconds": 0,
 }
@@ -141,6 +142,40 @@ def test_the_loss_is_the_mixed_one_plus_the_rotated_ones(stage):
         parts.append(0.5 * F.cross_entropy(model.rotations(features), torch.tensor([turns, turns])))
     expected = expected + sum(parts) / 4
     torch.testing.assert_close(found, expected)
+
+
+def test_a_teacher_replaces_part_of_the_loss_by_the_divergence_from_its_predictions():
+    settings = config(batch=4, rotated=0, mixup=0, smoothing=0, distil_weight=0.3, distil_temperature=2.0)
+    model, images, labels = small_model().eval(), random_images(4), torch.tensor([0, 1, 2, 0])
+    soft = torch.randn(4, 3, generator=torch.Generator().manual_seed(1))
+    found = loss(model, assemble(images, labels, settings, None), settings, soft)
+    logits = model.classes(model.net(images))
+    p, q = (soft / 2).softmax(1), (logits / 2).softmax(1)
+    divergence = (p * (p.log() - q.log())).sum(1).mean()
+    expected = 0.7 * F.cross_entropy(logits, labels) + 0.3 * 4 * divergence
+    torch.testing.assert_close(found, expected)
+
+
+def test_a_second_generation_learns_from_the_first(folder, weights, tmp_path):
+    images = {split: load(folder, split) for split in ("train", "val")}
+    settings = config(backbone="resnet12", teacher=str(weights), jitter=0)  # random weights tell colours apart
+    run = Run(settings, images["train"], None, torch.device("cpu"), 1)
+    assert run.teacher is not None and not any(p.requires_grad for p in run.teacher.parameters())
+    before = {name: value.clone() for name, value in run.teacher.state_dict().items()}
+    batch = run._batch(0)
+    soft = run.teacher.logits(batch.images, None)
+    assert (soft[settings.batch :].argmax(1) == batch.labels[settings.batch :]).float().mean() > 0.5  # it knows them
+    run.step(0, 0.1)
+    for name, value in run.teacher.state_dict().items():
+        torch.testing.assert_close(value, before[name], rtol=0, atol=0)
+    result = train(settings, images["train"], images["val"], tmp_path / "second", device="cpu", workers=1)
+    assert result.record["data"]["teacher_sha256"].startswith("sha256:")
+    assert result.record["config"]["teacher"] == settings.teacher
+
+
+def test_a_teacher_that_is_not_there_is_named_before_training(folder, tmp_path):
+    with pytest.raises(WeightsFileError, match=r"no-such\.safetensors"):
+        train(config(teacher="no-such.safetensors"), load(folder, "train"), None, tmp_path / "out", device="cpu")
 
 
 def test_plain_is_cross_entropy_alone():
@@ -281,12 +316,12 @@ def test_embedding_averages_over_the_mirror_image():
 
 
 def test_the_rate_warms_up_then_falls_by_steps_or_by_the_clock():
-    by_epochs = Schedule(config(epochs=10, warmup=10, lr=0.2, stop=0.5, looks=5), steps_per_epoch=10)
+    by_epochs = Schedule(config(epochs=10, warmup=10, lr=0.2, stop=0.5, evaluations=5), steps_per_epoch=10)
     assert by_epochs.lr(0, 0.0) == pytest.approx(0.02)
     assert by_epochs.lr(50, by_epochs.done(50, 0)) == pytest.approx(0.1)
     assert by_epochs.lr(100, by_epochs.done(100, 0)) == pytest.approx(0)
     assert next(step for step in range(101) if by_epochs.over(by_epochs.done(step, 0))) == 50
-    assert [by_epochs.looks_due(by_epochs.done(step, 0)) for step in (0, 9, 10, 49, 50)] == [0, 0, 1, 4, 5]
+    assert [by_epochs.evaluations_due(by_epochs.done(step, 0)) for step in (0, 9, 10, 49, 50)] == [0, 0, 1, 4, 5]
     by_clock = Schedule(config(epochs=None, minutes=2), steps_per_epoch=10)
     assert by_clock.done(5, 60) == pytest.approx(0.5)
     plain = Schedule(config(recipe="plain", epochs=4, warmup=0), steps_per_epoch=1)
@@ -313,7 +348,7 @@ def test_shipped_configurations_can_be_read(path):
         ({"bach": 2}, UnknownNameError, "'batch'"),
         ({"recipe": "s2m3"}, UnknownNameError, "'s2m2'"),
         ({"size": 32}, InputError, "size=32 is more than the 16 pixels kept"),
-        ({"views": []}, InputError, "views is empty"),
+        ({"views": []}, InputError, r"views=\(\) must be a list"),
         ({"average": 1.0}, InputError, "below 1"),
         ({"average": "0.9"}, InputError, "below 1"),
         ({"name": 5}, InputError, "name=5 must be a text"),
@@ -328,17 +363,44 @@ def test_shipped_configurations_can_be_read(path):
         ({"crop_aspect": [0.5, "x"]}, InputError, "crop_aspect=.* must be 2 positive numbers"),
         ({"options": []}, InputError, "options=.* must be a JSON object"),
         ({"views": "32/24"}, InputError, "views='32/24' must be a list"),
-        ({"views": [5]}, InputError, "view '5' must be RESIZE/CROP"),
+        ({"views": [5]}, InputError, "view 5 must be RESIZE/CROP"),
         ({"seed": 2**70}, InputError, "must be a whole number"),
-        ({"look_tasks": 10**9}, InputError, "Give one of 1 to 1000000"),
+        ({"evaluation_tasks": 10**9}, InputError, "Give one of 1 to 1000000"),
         ({"epochs": 10**400}, InputError, "must be a number above 0, at most a million"),
         ({"lr": 1e308}, InputError, "lr=1e[+]308 must be a number above 0, below 1e38"),
         ({"options": {"seed": 1}}, InputError, "options has 'seed'"),
+        ({"name": ["x"] * 10**5}, InputError, r"name=\('x', .{50,90} must be a text"),
+        ({"b" * 10**5: 1}, UnknownNameError, "unknown setting 'bbb"),
     ],
 )
 def test_bad_settings_are_named(settings, error, says):
     with pytest.raises(error, match=says):
         config(**settings)
+
+
+BAD_FILES = {
+    "[" * 10**5: "more than 64 levels deep",
+    '{"epochs": ' + "9" * 5000 + "}": "a number of 5000 digits",
+    '{"lr": 1e999}': "'1e999' is not finite",
+    "[1]": "it holds a list; expected a JSON object",
+    "": "the file must be JSON",
+    '{"name": 1}': "a training configuration needs 'backbone'",
+}
+
+
+@pytest.mark.parametrize("text", BAD_FILES, ids=range(len(BAD_FILES)))
+def test_files_that_are_no_configuration_are_named(tmp_path, text):
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=rf"config\.json: .*{BAD_FILES[text]}"):
+        TrainConfig.read(path)
+
+
+def test_settings_under_their_former_names():
+    former = {"looks": 7, "look_tasks": 30, "look_images": 40}
+    others = {name: value for name, value in SETTINGS.items() if not name.startswith("evaluation")}
+    found = TrainConfig.of(**others | former)
+    assert (found.evaluations, found.evaluation_tasks, found.evaluation_images) == (7, 30, 40)
 
 
 @pytest.mark.parametrize(
@@ -359,7 +421,7 @@ def test_what_the_network_cannot_take_is_named_before_training(folder, tmp_path,
 # Whole runs
 
 
-def weights(out: Path) -> dict[str, torch.Tensor]:
+def saved_weights(out: Path) -> dict[str, torch.Tensor]:
     found: dict[str, torch.Tensor] = {}
     for path in sorted(out.glob("weights*.safetensors")):
         found |= load_file(path)
@@ -374,13 +436,13 @@ def environment() -> dict[str, str]:
 
 
 def seen(out: Path) -> list[tuple[int, float]]:
-    looks = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
-    return [(look["step"], look["loss"]) for look in looks]
+    evaluations = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    return [(found["step"], found["loss"]) for found in evaluations]
 
 
 @pytest.fixture(scope="module")
 def unbroken(folder, tmp_path_factory) -> Path:
-    """A run of nine steps with a look after each third, in this process."""
+    """A run of nine steps with an evaluation after each third, in this process."""
     out, before = tmp_path_factory.mktemp("unbroken"), torch.get_num_threads()
     torch.set_num_threads(1)
     train(config(options={"dropout": 0.1}), load(folder, "train"), None, out, device="cpu")
@@ -405,11 +467,10 @@ def test_a_run_that_was_killed_ends_with_the_same_weights(folder, unbroken, tmp_
     run.send_signal(signal.SIGKILL)
     assert run.wait() == -signal.SIGKILL
     assert not (out / "record.json").exists()
-    assert len((out / "log.jsonl").read_text().splitlines()) < 3
 
     subprocess.run(command, env=environment(), check=True)
-    expected = weights(unbroken)
-    for name, value in weights(out).items():
+    expected = saved_weights(unbroken)
+    for name, value in saved_weights(out).items():
         assert torch.equal(value, expected[name]), name
     assert seen(out) == seen(unbroken)
     assert [step for step, _ in seen(out)] == [3, 6, 9]
@@ -422,7 +483,7 @@ def test_a_finished_run_is_not_run_again_and_another_one_is_refused(folder, unbr
     told = []
     result = train(config(options={"dropout": 0.1}), base, None, unbroken, device="cpu", progress=told.append)
     assert (unbroken / "record.json").stat().st_mtime_ns == before
-    assert [look.step for look in result.looks] == [3, 6, 9]
+    assert [found.step for found in result.evaluations] == [3, 6, 9]
     assert [report.note for report in told] == ["checking the images"]
     with pytest.raises(InputError, match=r"of another run: its lr is 0\.1, and this one's is 0\.05"):
         train(config(lr=0.05, options={"dropout": 0.1}), base, None, unbroken, device="cpu")
@@ -439,9 +500,71 @@ def test_other_images_are_another_run(folder, unbroken, tmp_path):
         train(config(options={"dropout": 0.1}), load(other, "train"), None, unbroken, device="cpu")
 
 
+def test_records_and_checkpoints_of_earlier_versions_are_read(folder, unbroken, tmp_path):
+    """They call evaluations looks."""
+    for path in sorted((ROOT / "trained").glob("*/record.json")):
+        record = read_record(path)
+        lines = path.with_name("log.jsonl").read_text().splitlines()
+        assert record["evaluations"] == [json.loads(line) for line in lines]
+        assert TrainConfig.of(**record["config"]).evaluation_tasks == 1000
+    former = {"evaluations": "looks", "evaluation_tasks": "look_tasks", "evaluation_images": "look_images"}
+
+    def renamed(content):
+        names = content.items() if isinstance(content, dict) else ()
+        return {former.get(name, name): renamed(value) for name, value in names} if names else content
+
+    for path in unbroken.iterdir():
+        shutil.copy(path, tmp_path)
+    record = json.loads((unbroken / "record.json").read_text())
+    (tmp_path / "record.json").write_text(json.dumps(renamed(record)))
+    settings, base, told = config(options={"dropout": 0.1}), load(folder, "train"), []
+    assert "looks" in json.loads((tmp_path / "record.json").read_text())["config"]
+    found = train(settings, base, None, tmp_path, device="cpu", progress=told.append)
+    assert [evaluation.step for evaluation in found.evaluations] == [3, 6, 9]
+    assert [report.note for report in told] == ["checking the images"]  # it is not run again
+
+    identity = {"config": settings.as_json(), "data": record["data"]}
+    weights, state = {"a": torch.ones(2)}, RunState(3, 1.0, 3, list(found.evaluations[:1]), None, {"a": torch.ones(2)})
+    checkpoint.write(tmp_path, identity, state, {})
+    content = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
+    content["identity"] = json.dumps(renamed(json.loads(content["identity"])))
+    content["progress"]["looks"] = content["progress"].pop("evaluations")
+    torch.save(content, tmp_path / "checkpoint.pt")
+    again, _ = checkpoint.read(tmp_path, identity, weights, torch.device("cpu"))
+    assert again.evaluations == state.evaluations
+    assert again.step == 3
+
+
+def test_a_checkpoint_that_is_not_of_this_network_is_named(folder, tmp_path):
+    base = load(folder, "train")
+    identity = {"config": config().as_json(), "data": {"base": f"{base.name}: 72 images, 6 classes"}}
+    identity["data"] |= {"base_sha256": base.fingerprint(), "val": None}
+    run = Run(config(), base, None, torch.device("cpu"), 1)
+    for change, says in [
+        ({"model": {}}, "tensors.model does not have the entries"),
+        ({"optimizer": {}}, "optimizer does not have the entries `state`, `param_groups`"),
+        ({"averages": []}, "tensors.averages is not a list of 1"),
+        ({"loss_sum": torch.tensor(float("nan"))}, "tensors.loss_sum has values that are not finite"),
+    ]:
+        checkpoint.write(tmp_path, identity, RunState(), run.tensors() | change)
+        with pytest.raises(WeightsFileError, match=rf"checkpoint\.pt: {says}"):
+            train(config(), base, None, tmp_path, device="cpu")
+
+
+def test_the_commit_can_be_given(folder, tmp_path):
+    """The machine that trains may have no checkout."""
+    settings, base = config(epochs=0.2, evaluations=1), load(folder, "train")
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    record = train(settings, base, None, tmp_path / "given", device="cpu", commit=commit).record
+    assert json.loads((tmp_path / "given" / "record.json").read_text())["commit"] == record["commit"] == commit
+    assert train(settings, base, None, tmp_path / "found", device="cpu").record["commit"] == package_commit()
+    with pytest.raises(InputError, match=r"commit='main' must be a hash of git"):
+        train(settings, base, None, tmp_path / "wrong", device="cpu", commit="main")
+
+
 def test_a_record_without_its_weights_is_not_a_finished_run(folder, unbroken, tmp_path):
     shutil.copy(unbroken / "record.json", tmp_path)
-    with pytest.raises(InputError, match="its weights are not there"):
+    with pytest.raises(InputError, match="its weights are missing"):
         train(config(options={"dropout": 0.1}), load(folder, "train"), None, tmp_path, device="cpu")
 
 
@@ -453,11 +576,11 @@ def test_files_of_others_are_not_replaced(folder, tmp_path, name):
     assert (tmp_path / name).read_text() == "mine"
 
 
-def test_the_last_look_is_taken_though_a_checkpoint_takes_the_rest_of_the_time(folder, tmp_path):
-    settings, state = config(epochs=None, minutes=0.02, looks=1), Progress()
+def test_the_last_evaluation_is_made_though_a_checkpoint_takes_the_rest_of_the_time(folder):
+    settings, state = config(epochs=None, minutes=0.02, evaluations=1), RunState()
     run = Run(settings, load(folder, "train"), None, torch.device("cpu"), 1)
-    steps_loop(run, state, tmp_path, lambda: time.sleep(1.5), lambda report: None)
-    assert [look.step for look in state.looks] == [state.step]
+    steps_loop(run, state, lambda: time.sleep(1.5), lambda report: None)
+    assert [found.step for found in state.evaluations] == [state.step]
 
 
 def test_what_a_finished_run_does_not_need_goes(folder, unbroken):
@@ -466,10 +589,7 @@ def test_what_a_finished_run_does_not_need_goes(folder, unbroken):
     assert not (unbroken / "checkpoint.pt").exists()
 
 
-def test_what_a_kill_leaves_is_not_of_others(folder, unbroken, tmp_path):
-    """A log whose last line is cut, and half a checkpoint: the run begins again, and nothing of them stays."""
-    lines = (unbroken / "log.jsonl").read_text()
-    (tmp_path / "log.jsonl").write_text(lines[: lines.index("\n") + 40])
+def test_what_a_kill_leaves_of_a_checkpoint_goes(folder, unbroken, tmp_path):
     (tmp_path / ".checkpoint.pt.123.tmp").write_text("half")
     train(config(options={"dropout": 0.1}), load(folder, "train"), None, tmp_path, device="cpu")
     assert seen(tmp_path) == seen(unbroken)
@@ -491,7 +611,7 @@ def test_a_full_disk_is_named(folder, tmp_path):
     command = [sys.executable, "-c", program, str(path), str(folder), str(tmp_path / "out")]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
     assert "checkpoint.pt cannot be written" in done.stdout
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["log.jsonl"]
+    assert not list((tmp_path / "out").iterdir())
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -500,7 +620,7 @@ def test_the_loss_falls(folder, tmp_path, precision):
         recipe="plain", batch=24, rotated=0, epochs=5, lr=0.02, schedule="cosine", precision=precision, jitter=0.0
     )
     result = train(settings, load(folder, "train"), None, tmp_path, device="cpu")
-    losses = [look.loss for look in result.looks]
+    losses = [found.loss for found in result.evaluations]
     assert losses[0] > losses[-1]
     assert losses[-1] < 0.7 * np.log(6)
     assert result.record["precision"] == precision
@@ -508,7 +628,7 @@ def test_the_loss_falls(folder, tmp_path, precision):
 
 def test_divergence_is_an_error_that_says_so(folder, tmp_path):
     with pytest.raises(A2LPError, match=r"the loss is (nan|inf) after step"):
-        train(config(lr=1e30, warmup=0, looks=1), load(folder, "train"), None, tmp_path, device="cpu")
+        train(config(lr=1e30, warmup=0, evaluations=1), load(folder, "train"), None, tmp_path, device="cpu")
 
 
 def test_too_few_images_for_a_step(folder, tmp_path):
@@ -516,11 +636,11 @@ def test_too_few_images_for_a_step(folder, tmp_path):
         train(config(batch=100), load(folder, "train"), None, tmp_path, device="cpu")
 
 
-def test_a_worse_look_does_not_replace_the_best(folder):
+def test_a_worse_evaluation_does_not_replace_the_best(folder):
     run = Run(config(recalibrate=1), load(folder, "train"), load(folder, "val"), torch.device("cpu"), 1)
     run.step(0, 0.01)
-    state, averaged = Progress(step=1), run.averages[0].state()
-    first = take_look(run, state, 0.01)
+    state, averaged = RunState(step=1), run.averages[0].state()
+    first = evaluate(run, state, 0.01)
     for name, value in run.averages[0].state().items():
         assert torch.equal(value, averaged[name]), name  # trying other statistics leaves the average as it is
     kept = state.best_state
@@ -528,7 +648,7 @@ def test_a_worse_look_does_not_replace_the_best(folder):
         for parameter in run.averages[0].net.parameters():
             parameter.zero_()
     state.step += 1
-    second = take_look(run, state, 0.01)
+    second = evaluate(run, state, 0.01)
     assert (first.best, second.best) == (True, False)
     assert first.one_shot > second.one_shot == pytest.approx(20)
     assert state.best_state is kept
@@ -542,8 +662,8 @@ def test_of_two_averages_the_better_is_kept(folder):
     with torch.no_grad():
         for parameter in run.averages[0].net.parameters():
             parameter.zero_()
-    state = Progress(step=1)
-    assert take_look(run, state, 0.01).decay == 0.9
+    state = RunState(step=1)
+    assert evaluate(run, state, 0.01).decay == 0.9
     for name, value in slow.items():
         assert torch.equal(value, state.best_state[name]), name
 
@@ -554,28 +674,31 @@ def test_from_images_to_features_without_a_terminal(folder, tmp_path, monkeypatc
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     path, out = tmp_path / "config.json", tmp_path / "out"
     views = [f"{SIDE}/{SIDE}", f"{SIDE}/12/{SIDE}"]
-    path.write_text(json.dumps(SETTINGS | {"views": views, "recalibrate": 2, "looks": 2, "std": [0.5, 0.5, 0.5]}))
+    path.write_text(json.dumps(SETTINGS | {"views": views, "recalibrate": 2, "evaluations": 2, "std": [0.5, 0.5, 0.5]}))
     command = [sys.executable, "-m", "a2lp.images.training", str(path), "--data", str(folder), "--out", str(out)]
+    commit = ["--commit", "0123456-dirty"]
     done = subprocess.run(
-        [*command, "--minutes", "0.05"], env=environment(), capture_output=True, text=True, check=True
+        [*command, *commit, "--minutes", "0.05"], env=environment(), capture_output=True, text=True, check=True
     )
     record = json.loads((out / "record.json").read_text())
-    looks = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
-    assert record["looks"] == looks
+    evaluations = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    assert record["evaluations"] == evaluations
     assert record["config"]["minutes"] == 0.05
+    assert record["commit"] == "0123456-dirty"
     assert 3 <= record["seconds"] < 60
-    scores = [look["one_shot"] + look["five_shot"] for look in looks]
-    assert record["best"] == looks[int(np.argmax(scores))]
+    scores = [found["one_shot"] + found["five_shot"] for found in evaluations]
+    assert record["best"] == evaluations[int(np.argmax(scores))]
     assert set(record["views"]) == set(views)
     assert record["view"] == max(views, key=lambda view: sum(record["views"][view].values()))
-    assert done.stdout.count("step") == len(looks)
+    assert done.stdout.count("step") == len(evaluations)
 
     (out / "test_base.npz").rename(tmp_path / "base.npz")
     (out / "test.npz").rename(out / "test_base.npz")  # somebody's
     refused = subprocess.run([*command, "--minutes", "0.05"], env=environment(), capture_output=True, text=True)
     assert refused.returncode == 2
-    assert "test_base.npz is not of the run" in refused.stderr
-    (out / "test_base.npz").unlink()  # as after a kill: made again from the cache, beside those that are there
+    assert "test_base.npz exists already" in refused.stderr
+    (out / "test_base.npz").unlink()
+    (out / "val.npz").unlink()  # as after a kill: made again from the cache, beside the statistics that are there
     subprocess.run([*command, "--minutes", "0.05"], env=environment(), capture_output=True, text=True, check=True)
     backbone = create("resnet12_512", out / "weights.safetensors")
     assert (backbone.view, backbone.std) == (View.parse(record["view"]), (0.5, 0.5, 0.5))
@@ -588,31 +711,35 @@ def test_from_images_to_features_without_a_terminal(folder, tmp_path, monkeypatc
     assert nearest_mean(features, tasks) == pytest.approx(record["views"][record["view"]]["one"], abs=0.3)
 
 
-def test_the_command_shows_each_look_and_what_to_do_next(folder, tmp_path):
+def test_the_command_shows_each_evaluation_and_what_to_do_next(folder, tmp_path):
     app = typer.Typer()
     app.command()(command)
     path = tmp_path / "config.json"
-    path.write_text(json.dumps(SETTINGS | {"looks": 2}))
+    path.write_text(json.dumps(SETTINGS | {"evaluations": 2}))
     arguments = [str(path), "--data", str(folder), "--out", str(tmp_path / "out"), "--device", "cpu"]
+    arguments += ["--commit", "0123abcd"]
     done = CliRunner().invoke(app, [*arguments, "--epochs", "0.5"])
     assert done.exit_code == 0, done.output
     assert done.stderr.count("on validation classes") == 2
     assert "a2lp embed" in done.stderr
     assert "weights.safetensors" in done.stdout
-    assert json.loads((tmp_path / "out" / "record.json").read_text())["config"]["epochs"] == 0.5
+    assert "--flip" not in done.stderr  # it is the default
+    record = json.loads((tmp_path / "out" / "record.json").read_text())
+    assert record["config"]["epochs"] == 0.5
+    assert record["commit"] == "0123abcd"
     wrong = CliRunner().invoke(app, [*arguments, "--epochs", "1", "--minutes", "1"])
     assert isinstance(wrong.exception, InputError)
 
 
 def test_the_curve_rises_with_accuracy():
-    look = Look(1, 1.0, 1.0, 1, 1.0, 0.1, 40.0, 60.0, "averaged", True)
-    looks = [look, replace(look, one_shot=45.0, five_shot=80.0), replace(look, one_shot=50.0, five_shot=70.0)]
-    assert curve(looks).splitlines() == ["1-shot ▁▅█ 50.00 (best 50.00)", "5-shot ▁█▅ 70.00 (best 80.00)"]
+    first = Evaluation(1, 1.0, 1.0, 1, 1.0, 0.1, 40.0, 60.0, "averaged", True)
+    others = [replace(first, one_shot=45.0, five_shot=80.0), replace(first, one_shot=50.0, five_shot=70.0)]
+    assert curve([first, *others]).splitlines() == ["1-shot ▁▅█ 50.00 (best 50.00)", "5-shot ▁█▅ 70.00 (best 80.00)"]
     assert curve([]) == ""
 
 
 def test_steps_are_a_function_of_the_seed(folder, unbroken, tmp_path):
     other = config(options={"dropout": 0.1}, seed=1)
     train(other, load(folder, "train"), None, tmp_path, device="cpu")
-    same = [torch.equal(value, weights(unbroken)[name]) for name, value in weights(tmp_path).items()]
+    same = [torch.equal(value, saved_weights(unbroken)[name]) for name, value in saved_weights(tmp_path).items()]
     assert not any(same)

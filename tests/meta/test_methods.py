@@ -105,7 +105,7 @@ def test_weights_that_do_not_fit_are_refused(moved_weights: Make, tmp_path: Path
     sib = moved_weights("sib", 8, 3)
     cases: list[tuple[str, Any, list[str]]] = [
         ("sib", tmp_path / "nothing.safetensors", ["nothing.safetensors does not exist", "meta-train"]),
-        ("sib", tmp_path, ["is a directory", "meta-train"]),
+        ("sib", tmp_path, ["is a folder", "meta-train"]),
         ("tpn_learned", sib, ["'sib' (SIBHead)", "TPNHead", "Give the weights of this method"]),
         ("sib_e3bm", sib, ["'sib' (SIBHead)", "E3BMHead"]),
     ]

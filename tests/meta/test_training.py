@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 import a2lp
@@ -23,11 +23,12 @@ from a2lp.cli.app import app
 from a2lp.errors import InputError, UnknownNameError, WeightsFileError
 from a2lp.features import FeatureSet, load, save
 from a2lp.meta.base import as_episode
-from a2lp.meta.training import TRAINABLE, Look, MetaConfig, spread_classes, train, trainable
+from a2lp.meta.checkpoint import Evaluation
+from a2lp.meta.training import TRAINABLE, MetaConfig, spread_classes, train, trainable
 from a2lp.tasks.samplers import draw
 
 ROOT = Path(__file__).resolve().parents[2]
-TINY = {"ways": 3, "queries": 5, "shots": (1, 2), "batch": 4, "looks": 4, "spread": 1.0}
+TINY = {"ways": 3, "queries": 5, "shots": (1, 2), "batch": 4, "evaluations": 4, "spread": 1.0}
 
 
 def accuracies(name: str, features: FeatureSet, n_tasks: int = 100, **sizes: Any) -> np.ndarray[Any, Any]:
@@ -43,9 +44,9 @@ def test_training_on_base_classes_helps_on_novel_ones(
     name: str, steps: int, base: FeatureSet, novel: FeatureSet, tmp_path: Path
 ) -> None:
     out = tmp_path / "head.safetensors"
-    looks = train(MetaConfig.of(name, steps=steps, **TINY), base, out)
-    assert [look.step for look in looks] == [steps // 4 * i for i in (1, 2, 3, 4)]
-    assert looks[-1].loss < looks[0].loss
+    evaluations = train(MetaConfig.of(name, steps=steps, **TINY), base, out)
+    assert [found.step for found in evaluations] == [steps // 4 * i for i in (1, 2, 3, 4)]
+    assert evaluations[-1].loss < evaluations[0].loss
     gain = accuracies(name, novel, weights=out) - accuracies(name, novel)
     assert gain.mean() - 1.96 * gain.std(ddof=1) / len(gain) ** 0.5 > 0
 
@@ -67,15 +68,15 @@ def test_the_best_on_validation_classes_is_kept_and_everything_is_written_down(
     base: FeatureSet, novel: FeatureSet, tmp_path: Path
 ) -> None:
     out = tmp_path / "head.safetensors"
-    config = MetaConfig.of("sib", steps=12, **TINY | {"looks": 6, "lr": 0.05})
-    reported: list[tuple[int, Look | None]] = []
-    looks = train(config, base, out, val=novel, progress=lambda step, look: reported.append((step, look)))
+    config = MetaConfig.of("sib", steps=12, **TINY | {"evaluations": 6, "lr": 0.05})
+    reported: list[tuple[int, Evaluation | None]] = []
+    evaluations = train(config, base, out, val=novel, progress=lambda *made: reported.append(made))
     assert [step for step, _ in reported] == list(range(1, 13))
-    assert [look for _, look in reported if look is not None] == looks
-    totals = [sum(look.accuracies or ()) for look in looks]
+    assert [found for _, found in reported if found is not None] == evaluations
+    totals = [sum(found.accuracies or ()) for found in evaluations]
     chosen = totals.index(max(totals))
-    assert [i for i, look in enumerate(looks) if look.best][-1] == chosen
-    train(MetaConfig.of("sib", steps=12, **TINY | {"looks": 6, "lr": 0.05}), base, tmp_path / "last.safetensors")
+    assert [i for i, found in enumerate(evaluations) if found.best][-1] == chosen
+    train(MetaConfig.of("sib", steps=12, **TINY | {"evaluations": 6, "lr": 0.05}), base, tmp_path / "last.safetensors")
     last, kept = load_file(tmp_path / "last.safetensors"), load_file(out)
     assert (chosen == 5) == all(torch.equal(kept[key], last[key]) for key in kept)
     with safe_open(out, framework="pt") as content:
@@ -90,13 +91,13 @@ def test_the_best_on_validation_classes_is_kept_and_everything_is_written_down(
 def test_the_same_again_is_the_same_to_the_bit_and_is_not_run_again(base: FeatureSet, tmp_path: Path) -> None:
     config = MetaConfig.of("sib", steps=8, **TINY)
     before = torch.random.get_rng_state()
-    looks = train(config, base, tmp_path / "a.safetensors")
+    evaluations = train(config, base, tmp_path / "a.safetensors")
     train(config, base, tmp_path / "b.safetensors")
     assert torch.equal(before, torch.random.get_rng_state())
     a, b = load_file(tmp_path / "a.safetensors"), load_file(tmp_path / "b.safetensors")
     assert all(torch.equal(a[key], b[key]) for key in a)
     written = (tmp_path / "a.safetensors").stat().st_mtime_ns
-    assert train(config, base, tmp_path / "a.safetensors") == looks
+    assert train(config, base, tmp_path / "a.safetensors") == evaluations
     assert (tmp_path / "a.safetensors").stat().st_mtime_ns == written
     other = MetaConfig.of("sib", steps=8, **TINY | {"seed": 1})
     with pytest.raises(WeightsFileError, match=r"a\.safetensors is of another run\. .*--force"):
@@ -105,9 +106,93 @@ def test_the_same_again_is_the_same_to_the_bit_and_is_not_run_again(base: Featur
     assert not torch.equal(load_file(tmp_path / "a.safetensors")["diagonal"], a["diagonal"])
 
 
+def test_files_of_earlier_versions_are_read(base: FeatureSet, tmp_path: Path) -> None:
+    """They call evaluations looks."""
+    config, out = MetaConfig.of("sib", steps=4, **TINY), tmp_path / "a.safetensors"
+    evaluations = train(config, base, out)
+    with safe_open(out, framework="pt") as content:
+        metadata = content.metadata()
+    about = json.loads(metadata["about"])
+    about["looks"] = about.pop("evaluations")
+    about["identity"]["config"]["looks"] = about["identity"]["config"].pop("evaluations")
+    save_file(load_file(out), out, metadata | {"about": json.dumps(about)})
+    written = out.stat().st_mtime_ns
+    assert train(config, base, out) == evaluations
+    assert out.stat().st_mtime_ns == written
+    for path in sorted((ROOT / "trained" / "meta").glob("*.safetensors")):
+        found = a2lp.create(path.stem, weights=path).trained
+        assert found is not None
+        assert Evaluation.of(found.about["looks"][-1]).step == found.about["identity"]["config"]["steps"]
+
+
+def forged(checkpoint: Path, **changes: Any) -> None:
+    torch.save(torch.load(checkpoint, weights_only=True) | changes, checkpoint)
+
+
+def test_a_checkpoint_with_a_wrong_field_is_named(base: FeatureSet, tmp_path: Path) -> None:
+    config, out = MetaConfig.of("sib", steps=8, **TINY), tmp_path / "a.safetensors"
+
+    def stop(step: int, evaluation: Evaluation | None) -> None:
+        if step == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(config, base, out, progress=stop)
+    path = tmp_path / "a.checkpoint.pt"
+    whole = path.read_bytes()
+    content = torch.load(path, weights_only=True)
+    state, optimizer = content["state"], content["optimizer"]
+    short = {0: optimizer["state"][0] | {"exp_avg": torch.zeros(1)}}
+    for changes, message in [
+        ({"head": {}}, "the checkpoint.head does not have the entries"),
+        ({"head": content["head"] | {"scale": torch.zeros(3)}}, "the checkpoint.head.scale is not a tensor of shape"),
+        ({"optimizer": optimizer | {"state": short}}, "optimizer.state"),
+        ({"state": state | {"step": "4"}}, "state.step is '4'; expected int"),
+        ({"state": state | {"step": -1}}, "its evaluations do not fit its step"),
+        ({"state": state | {"evaluations": []}}, "its evaluations do not fit its step"),
+        ({"state": state | {"evaluations": [1, 2]}}, "evaluation does not have the entries"),
+        ({"state": state | {"best_head": {}}}, "state.best_head does not have the entries"),
+        ({"state": state | {"loss": float("nan")}}, "state.loss is nan"),
+        ({"state": []}, "the checkpoint.state is list"),
+        ({"identity": 3}, "identity is 3; expected str"),
+        ({"identity": "["}, "identity must be JSON"),
+        ({"more": 1}, "does not have the entries"),
+    ]:
+        path.write_bytes(whole)
+        forged(path, **changes)
+        with pytest.raises(WeightsFileError, match=rf"a\.checkpoint\.pt: .*{message}"):
+            train(config, base, out)
+    path.write_bytes(whole)
+    assert [found.step for found in train(config, base, out)] == [2, 4, 6, 8]
+
+
+def test_weights_with_wrong_metadata_are_named(base: FeatureSet, tmp_path: Path) -> None:
+    config, out = MetaConfig.of("sib", steps=4, **TINY), tmp_path / "a.safetensors"
+    train(config, base, out)
+    with safe_open(out, framework="pt") as content:
+        metadata, tensors = content.metadata(), load_file(out)
+    for change, message in [
+        ({"n_dims": "-1"}, "expected whole numbers, 1 or more"),
+        ({"n_dims": "9" * 5000}, "a number of 5000 digits"),
+        ({"n_dims": "999999"}, "does not fit the network of SIBHead: the head.diagonal is not a tensor of shape"),
+        ({"n_way": "4"}, "does not fit the network of SIBHead"),
+        ({"about": "[]"}, "about is list; expected dict"),
+        ({"about": "[" * 10**5}, "more than 64 levels deep"),
+    ]:
+        save_file(tensors, out, metadata | change)
+        with pytest.raises(WeightsFileError, match=rf"a\.safetensors.*{message}"):
+            a2lp.create("sib", weights=out)
+    save_file(tensors, out, {name: text for name, text in metadata.items() if name != "head"})
+    with pytest.raises(WeightsFileError, match="its metadata has no head"):
+        a2lp.create("sib", weights=out)
+    save_file(tensors | {"scale": torch.tensor(float("nan"))}, out, metadata)
+    with pytest.raises(WeightsFileError, match=r"the head.scale has values that are not finite"):
+        a2lp.create("sib", weights=out)
+
+
 def test_a_killed_command_goes_on_to_the_same_weights(base: FeatureSet, tmp_path: Path) -> None:
     save(base, tmp_path / "base.npz")
-    sizes = ["--ways", "3", "--queries", "5", "--shots", "1,2", "--steps", "120", "--looks", "24", "--batch", "2"]
+    sizes = ["--ways", "3", "--queries", "5", "--shots", "1,2", "--steps", "120", "--evaluations", "24", "--batch", "2"]
     options = ["meta-train", "sib", "--features", str(tmp_path / "base.npz"), *sizes, "--out"]
     command = [sys.executable, "-m", "a2lp", *options, str(tmp_path / "killed.safetensors")]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
@@ -170,9 +255,9 @@ def test_what_cannot_be_trained_or_trained_on(base: FeatureSet, tmp_path: Path) 
     out = tmp_path / "head.safetensors"
     with pytest.raises(InputError, match=r"'plain' has no labels"):
         train(config, FeatureSet(base.features, name="plain"), out)
-    with pytest.raises(WeightsFileError, match=r"'\.pt'.*\.safetensors"):
+    with pytest.raises(InputError, match=r"'\.pt'.*\.safetensors"):
         train(config, base, tmp_path / "head.pt")
-    with pytest.raises(WeightsFileError, match=r"no directory .*nowhere\. Create it"):
+    with pytest.raises(InputError, match=r"no folder .*nowhere\. Create it"):
         train(config, base, tmp_path / "nowhere" / "head.safetensors")
     checkpoint = tmp_path / "head.checkpoint.pt"
     checkpoint.write_bytes(b"no checkpoint")
@@ -188,7 +273,7 @@ def test_the_command_says_what_it_kept(base: FeatureSet, novel: FeatureSet, tmp_
     save(novel, tmp_path / "val.npz")
     out = tmp_path / "tpn.safetensors"
     data = ["--features", str(tmp_path / "base.npz"), "--val", str(tmp_path / "val.npz"), "--out", str(out)]
-    sizes = ["--ways", "3", "--shots", "1", "--queries", "5", "--steps", "4", "--batch", "2", "--looks", "2"]
+    sizes = ["--ways", "3", "--shots", "1", "--queries", "5", "--steps", "4", "--batch", "2", "--evaluations", "2"]
     done = CliRunner().invoke(app, ["meta-train", "tpn_learned", *data, *sizes])
     assert done.exit_code == 0, done.output
     assert f"{out}: step " in done.output

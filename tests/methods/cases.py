@@ -30,7 +30,8 @@ CASES: dict[str, Case] = {
     "a2lp-fused_cpu": Case("a2lp", TUNED | {"engine": "fused_cpu"}, libraries=()),
     # Adam divides gradients by their size: where one is next to nothing, rounding decides its direction
     "a2lp_plus": Case("a2lp_plus", {"steps": 5}, atol=1e-7),
-    "a2lp_em": Case("a2lp_em"),
+    # its own preprocessing clips negative entries, which makes random points of three dimensions equal: ties
+    "a2lp_em": Case("a2lp_em", {"preprocess": "l2"}),
     "simple_shot": Case("simple_shot", transductive=False),
     "soft_kmeans": Case("soft_kmeans"),
     "bd_cspn": Case("bd_cspn"),
@@ -42,14 +43,14 @@ CASES: dict[str, Case] = {
     "pt_map": Case("pt_map", {"power": "sign"}),
     "ilpc": Case("ilpc", {"steps": 20}),
     "tim_gd": Case("tim_gd", {"steps": 10, "lr": 1e-2}, atol=1e-7),
-    "tim_adm": Case("tim_adm"),
+    "tim_adm": Case("tim_adm", {"steps": 20}, atol=1e-6),  # rounds amplify rounding
     "alpha_tim": Case("alpha_tim", {"steps": 10, "lr": 1e-2}, atol=1e-7),
     "ease": Case("ease", {"power": "sign"}),
     "proto_lp": Case("proto_lp", {"power": "sign"}),
     "am": Case("am", {"steps": 5, "lr": 1e-2}, atol=1e-7),
     "alpha_am": Case("alpha_am", {"steps": 5, "lr": 1e-2}, atol=1e-7),
     "paddle": Case("paddle"),
-    "bavardage": Case("bavardage"),
+    "bavardage": Case("bavardage", atol=1e-6),  # polynomials of a matrix, in another order of sums
     "sib": Case("sib"),
     "sib_e3bm": Case("sib_e3bm"),
     "dpgn": Case("dpgn"),

@@ -13,12 +13,12 @@ from scipy.special import digamma, softmax
 
 import a2lp
 from a2lp.arrays import namespace
-from a2lp.engines import em
-from a2lp.engines._special import digamma as our_digamma
 from a2lp.errors import InputError, UnknownNameError
 from a2lp.features import BaseStatistics, load, load_base
-from a2lp.methods.a2lp_em import _locally_whitened
-from a2lp.tasks import samplers
+from a2lp.kernels.special import digamma as our_digamma
+from a2lp.loops import em
+from a2lp.loops.em import products
+from a2lp.tasks.samplers import draw
 
 Array = np.ndarray[Any, Any]
 
@@ -32,10 +32,7 @@ def tasks(n: int, n_shot: int, sampler: str = "dirichlet") -> tuple[a2lp.TaskBat
     """Tasks of the bundled features in float64, and the queries' labels."""
     cub = load("cub")
     assert cub.labels is not None
-    n_query = 15 if sampler == "balanced" else 75
-    drawn = getattr(samplers, sampler)(
-        cub.labels, n_way=5, n_shot=n_shot, n_query=n_query, n_tasks=n, rng=np.random.default_rng(3)
-    )
+    drawn = draw(sampler, cub.labels, seed=3, n_way=5, n_shot=n_shot, n_query=15, n_tasks=n)
     x = cub.features.astype(np.float64)
     return a2lp.TaskBatch(x[drawn.support], cub.labels[drawn.support], x[drawn.query]), cub.labels[drawn.query]
 
@@ -134,8 +131,8 @@ def test_features_that_are_signed_keep_their_signs() -> None:
         x = np.concatenate([support[i], query[i]])
         x = np.maximum(x, 0) if rectify else x
         x = centred(unit(np.where(x < 0, -1, 1) * np.sqrt(np.abs(x) + 1e-6)), codes[i], uniform=False)
-        settings = em.Settings(8, 3, 0.6, 50, 10, 2, (-4, 4), uniform=False)
-        expected = em._batched((x @ x.T)[None], codes[:1], 3, settings)[0]
+        settings = em.Settings(False, False, 8, 3, 0.6, 50, 10, 2, (-4, 4), uniform=False)
+        expected = em.batched_rounds((x @ x.T)[None], codes[:1], 3, settings)[0]
         np.testing.assert_allclose(found.probabilities[i], expected.T[6:], rtol=0, atol=1e-9)
 
 
@@ -174,8 +171,8 @@ def spread_points(kind: str, n: int, dtype: type) -> Array:
 @pytest.mark.parametrize("kind", ["any", "equal", "tied", "opposite"])
 def test_compiled_local_whitening_is_the_array_one(kind: str, n: int) -> None:
     gram = spread_points(kind, n, np.float64)
-    expected = _locally_whitened(torch.asarray(gram.copy())).numpy()
-    np.testing.assert_allclose(_locally_whitened(gram), expected, rtol=0, atol=1e-10)
+    expected = products.locally_whitened(torch.asarray(gram.copy())).numpy()
+    np.testing.assert_allclose(products.locally_whitened(gram), expected, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("n", [2, 6, 40, 80, 200])
@@ -184,14 +181,14 @@ def test_points_that_are_all_equal_have_nothing_to_whiten(n: int) -> None:
     noise = np.random.default_rng(n).integers(-3, 4, size=(50, n, n)) * np.finfo(np.float32).eps
     gram = (1 + noise + noise.swapaxes(1, 2)).astype(np.float32)
     for form in (gram.copy(), torch.asarray(gram)):
-        np.testing.assert_allclose(_locally_whitened(form), 1, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(products.locally_whitened(form), 1, rtol=0, atol=1e-5)
 
 
 def test_unlabelled_points_help() -> None:
     """More points of the same classes: better means."""
     cub = load("cub")
     assert cub.labels is not None
-    drawn = samplers.balanced(cub.labels, n_way=5, n_shot=1, n_query=35, n_tasks=60, rng=np.random.default_rng(5))
+    drawn = draw("balanced", cub.labels, seed=5, n_way=5, n_shot=1, n_query=35, n_tasks=60)
     x = cub.features.astype(np.float32)
     few, many = drawn.query[:, :25], drawn.query[:, 25:]
     method = a2lp.create("a2lp_em")
@@ -207,8 +204,8 @@ def test_the_centre_has_every_class_alike_whatever_its_shots() -> None:
     x, codes = np.abs(rng.normal(size=(1, 30, 12))), np.array([[0, 0, 0, 1, 2, 2]])
     found = a2lp.create("a2lp_em", n_neighbors=8).predict(a2lp.TaskBatch(x[:, :6], codes, x[:, 6:]))
     points = centred(unit(np.sqrt(x[0] + 1e-6)), codes[0], uniform=False)
-    settings = em.Settings(8, 3, 0.6, 50, 10, 2, (-4, 4), uniform=False)
-    expected = em._batched((points @ points.T)[None], codes, 3, settings)[0]
+    settings = em.Settings(False, False, 8, 3, 0.6, 50, 10, 2, (-4, 4), uniform=False)
+    expected = em.batched_rounds((points @ points.T)[None], codes, 3, settings)[0]
     np.testing.assert_allclose(found.probabilities[0], expected.T[6:], rtol=0, atol=1e-9)
 
 

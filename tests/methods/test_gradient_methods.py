@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,13 @@ import torch
 from sklearn.linear_model import LogisticRegression, enet_path
 
 import a2lp
-from a2lp.engines import _ici_kernel, _logistic_kernel, am
-from a2lp.engines.tim import Objective
+from a2lp.engines.contract import Points
 from a2lp.features import load
+from a2lp.kernels import logistic as _logistic_kernel
+from a2lp.loops import am
+from a2lp.loops.ici import kernel as _ici_kernel
+from a2lp.loops.tim import Objective
+from a2lp.optimizers import Adam
 from a2lp.preprocess import preprocess
 
 Tensor = torch.Tensor
@@ -144,7 +147,7 @@ def test_gradient_of_the_manifold_is_autograds(order: float) -> None:
         total = total + information_loss(p[:s], y[i], p[s:], (1, 10, 1), order)
     total.backward()
     labels = torch.nn.functional.one_hot(y, c).double()
-    settings = am.Settings(7, 0.8, 15.0, Objective(1, 10, 1, order))
+    settings = am.Settings(7, 0.8, 15.0, Objective(1, 10, 1, order), 1, Adam(1e-4))
     _, found = am.value_and_gradient(x, labels, am.Manifold(*parts), settings)
     for gradient, leaf in zip(found, leaves, strict=True):
         assert leaf.grad is not None
@@ -321,7 +324,7 @@ def test_degenerate_tasks_have_finite_answers(method: str, as_library: Any) -> N
     [
         ("tim_gd", {"steps": -1}),
         ("tim_adm", {"support_weight": 0}),
-        ("alpha_tim", {"alpha": 0.5}),
+        ("alpha_tim", {"order": 0.5}),
         ("am", {"alpha": 1.0}),
         ("am", {"n_neighbors": 0}),
         ("alpha_am", {"order": 0}),
@@ -338,7 +341,10 @@ def test_orders_follow_the_shots() -> None:
     tim, manifold = a2lp.create("alpha_tim"), a2lp.create("alpha_am")
     orders = [tim._order(shots) for shots in (1, 3, 5, 10)]
     assert orders == [2, 5, 7, 7]
-    assert all(a.alpha <= b.alpha for a, b in pairwise(manifold._settings(s, 90) for s in (1, 5, 10)))
-    assert [manifold._settings(s, 90).objective.order for s in (1, 5)] == [2, 5]
-    assert [manifold._settings(s, 90).n_neighbors for s in (1, 5)] == [20, 10]
-    assert manifold._settings(1, 9).n_neighbors == 8
+    points = [Points(np.zeros((1, 80, 3)), np.zeros((1, 5 * shots), int), 5, 60) for shots in (1, 5, 10)]
+    settings = [manifold._settings(each) for each in points]
+    assert [(each.alpha, each.n_neighbors, each.objective.order) for each in settings] == [
+        (0.8, 20, 2), (0.9, 10, 5), (0.9, 10, 5),
+    ]  # fmt: skip
+    few = Points(np.zeros((1, 4, 3)), np.zeros((1, 2), int), 2, 2)
+    assert manifold._settings(few).n_neighbors == 5  # all other nodes: four points and two centroids

@@ -11,21 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import a2lp
 from a2lp import testing
 from a2lp.arrays import softmax
-from a2lp.methods.base import DIRECT, direct_outcome
+from a2lp.methods.base import scored
 from a2lp.testing import Subject, Task, random_task
 
 CASES = run_path(str(Path(__file__).with_name("cases.py")))["CASES"]
 PROPAGATES = [name for name, case in CASES.items() if case.method in ("lp", "a2lp")]
 
 every_method = pytest.mark.parametrize("case", CASES)
-# the same examples every time: with thirty methods, one that ties by chance would be found on some day or other
-few = settings(max_examples=4, deadline=None, derandomize=True)
 
 
 def subject(case: str, **params: Any) -> Subject:
@@ -56,19 +54,17 @@ tasks = st.builds(
 
 
 def test_every_method_has_a_line() -> None:
-    assert {case.method for case in CASES.values()} == set(a2lp.methods())
+    assert {case.method for case in CASES.values()} == set(a2lp.list_methods())
 
 
 @every_method
 @pytest.mark.parametrize("check", testing.CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
-@few
 @given(task=tasks, near=st.floats(0, 1))
 def test_what_must_hold(case: str, check: Callable[[Subject, Task], None], task: Task, near: float) -> None:
     check(with_neighbours(subject(case), task, near), task)
 
 
 @pytest.mark.parametrize(("case", "library"), [(name, lib) for name, case in CASES.items() for lib in case.libraries])
-@few
 @given(task=tasks, near=st.floats(0, 1))
 def test_any_library_gives_the_same_numbers(case: str, library: str, task: Task, near: float) -> None:
     testing.check_library(with_neighbours(subject(case), task, near), task, library)
@@ -101,30 +97,13 @@ def test_unlabelled_points_matter_to_the_transductive_alone(case: str) -> None:
     assert moved > 1e-6 if one.transductive else moved < 1e-12
 
 
-@every_method
-def test_answers_do_not_know_the_query_labels(case: str) -> None:
-    """A list of tasks with other labels under its queries has the same answers."""
-    from a2lp.features import load
-    from a2lp.tasks.samplers import draw
-
-    digits = load("digits")
-    drawn = draw("balanced", digits.labels, seed=0, n_way=3, n_shot=1, n_query=4, n_tasks=2)
-    other = dataclasses.replace(drawn, query_labels=np.roll(drawn.query_labels, 1, axis=1))
-    assert (other.query_labels != drawn.query_labels).any()
-    one = subject(case)
-    first, second = (
-        Task(b.support, b.support_labels, b.query) for b in (t.batch(digits.features) for t in (drawn, other))
-    )
-    np.testing.assert_array_equal(one.solve(first).scores, one.solve(second).scores)
-
-
 class Broken(a2lp.Method):
     """Scores are inner products with the first support vectors; ``spoil`` does something that no method may do."""
 
-    def _solve(self, points: Any, callback: Any) -> Any:
+    def _solve(self, points: Any) -> Any:
         first = np.array([[row.tolist().index(c) for c in range(points.n_classes)] for row in points.codes])
         chosen = np.take_along_axis(points.support, first[:, :, None], axis=1)
-        return direct_outcome(self.spoil(points.rest[:, : points.n_query] @ chosen.transpose(0, 2, 1))), DIRECT
+        return scored(self.spoil(points.query @ chosen.transpose(0, 2, 1)))
 
 
 BROKEN: dict[str, tuple[str, Callable[[Any], Any]]] = {
@@ -156,7 +135,6 @@ names = st.one_of(
 
 
 @pytest.mark.parametrize("case", ["prototypical", "a2lp-batched"])
-@few
 @given(task=tasks, values=names)
 def test_labels_of_any_kind_come_back(case: str, task: Task, values: list[Any]) -> None:
     value_of = np.array(values)
@@ -169,7 +147,6 @@ def test_labels_of_any_kind_come_back(case: str, task: Task, values: list[Any]) 
 
 
 @pytest.mark.parametrize("case", PROPAGATES)
-@few
 @given(task=tasks)
 def test_each_anchor_keeps_its_place_among_the_callers(case: str, task: Task) -> None:
     order = np.random.default_rng(8).permutation(task.support.shape[1])
@@ -194,7 +171,6 @@ def test_a_tensor_that_wants_a_gradient_gets_numbers_without_one() -> None:
     one.same(found.scores, one.solve(task, unlabelled=None).scores, "with and without a gradient")
 
 
-@few
 @given(task=tasks)
 def test_prototypical_is_the_plain_loop(task: Task) -> None:
     found = subject("prototypical", preprocess="l2").solve(task)
@@ -206,7 +182,6 @@ def test_prototypical_is_the_plain_loop(task: Task) -> None:
             np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-12)
 
 
-@settings(max_examples=5, deadline=None)
 @given(task=tasks)
 def test_imprinting_is_torchs_adam_on_torchs_gradient(task: Task) -> None:
     one = subject("imprinting")
@@ -226,3 +201,59 @@ def test_imprinting_is_torchs_adam_on_torchs_gradient(task: Task) -> None:
         scores = -0.5 * ((query[:, None] - weights[None]) ** 2).sum(-1)
         one.same(found.scores[i], scores.detach(), "scores")
         one.same(found.anchors[i], weights.detach(), "weights")
+
+
+def separable(scale: float = 1.0) -> Task:
+    """Three classes far apart, all entries positive as after a ReLU, in float32."""
+    rng = np.random.default_rng(10)
+    labels = np.tile(np.repeat(np.arange(3), 2), (2, 1))
+    truth = np.tile(np.arange(12) % 3, (2, 1))
+    centres = 0.05 + np.kron(np.eye(3), np.ones(4))  # (3, 12)
+    support, query = (centres[of] + 0.05 * rng.random((*of.shape, 12)) for of in (labels, truth))
+    return Task((scale * support).astype(np.float32), labels, (scale * query).astype(np.float32))
+
+
+@pytest.mark.parametrize("preprocess", ["own", "none"])
+@pytest.mark.parametrize("scale", [1e15, 1e30, 1e38])
+@every_method
+def test_large_values_have_answers_in_finite_numbers(case: str, scale: float, preprocess: str) -> None:
+    one = subject(case, **{} if preprocess == "own" else {"preprocess": preprocess})
+    try:
+        found = one.solve(separable(scale))
+    except a2lp.A2LPError as error:  # a network that sees raw vectors may say no
+        assert "not finite" in str(error) and (case, preprocess) == ("tpn_learned", "none")
+        return
+    assert np.isfinite(found.scores).all() and np.isfinite(found.probabilities).all()
+    if CASES[case].method != "dpgn":  # an untrained network knows nothing
+        assert (found.labels == np.arange(12) % 3).mean() > 0.9, found.labels
+
+
+@every_method
+def test_one_vector_out_of_all_proportion_is_no_nan(case: str) -> None:
+    task = separable()
+    for change in ("support", "query"):
+        for scale in (1e20, 1e37):
+            arrays = {name: getattr(task, name).copy() for name in ("support", "query")}
+            arrays[change][:, 0] *= np.float32(scale)
+            found = subject(case).solve(task, **arrays)
+            assert np.isfinite(found.scores).all() and np.isfinite(found.probabilities).all()
+            if change == "query" and subject(case).method.preprocess == "l2":  # its direction is what it was
+                np.testing.assert_array_equal(found.labels, subject(case).solve(task).labels)
+
+
+@every_method
+def test_a_dimension_of_next_to_nothing_is_no_nan(case: str) -> None:
+    """All queries are zero there, but for one that is 1e-22; the support is not."""
+    task = separable()
+    support, query = (np.pad(x, ((0, 0), (0, 0), (0, 1))) for x in (task.support, task.query))
+    support[:, ::2, -1], query[:, 0, -1] = 0.1, 1e-22
+    found = subject(case).solve(task, support=support, query=query)
+    assert np.isfinite(found.scores).all() and np.isfinite(found.probabilities).all()
+    if CASES[case].method != "dpgn":
+        assert (found.labels == np.arange(12) % 3).mean() > 0.9, found.labels
+
+
+def test_scores_that_are_not_finite_are_an_error() -> None:
+    spoiled = type("Spoiled", (Broken,), {"spoil": staticmethod(lambda scores: np.where(scores > 0, np.nan, scores))})()
+    with pytest.raises(a2lp.A2LPError, match=r"the scores of task 0 are not finite.*float64 vectors"):
+        spoiled.predict(a2lp.TaskBatch(*separable()[:3]))

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from a2lp.engines.contract import Problem, Settings
-from a2lp.engines.reference import Reference
+from a2lp.engines import reference
+from a2lp.engines.contract import Points, Settings
 from a2lp.errors import InputError
 from a2lp.pool.adapt import adapt
 from a2lp.pool.graph import neighbour_graph
@@ -46,8 +46,8 @@ def test_equals_the_reference(changes: dict[str, Any]) -> None:
     settings = Settings(**(vars(PAPER) | changes))
     labelled = codes >= 0
     unit = l2(x)
-    problem = Problem(unit[labelled][None], unit[~labelled][None], codes[labelled][None], 5)
-    expected = Reference().run(problem, settings)
+    points = Points(np.concatenate([unit[labelled], unit[~labelled]])[None], codes[labelled][None], 5, 0)
+    expected = reference.run(points, settings)
     found = adapt(x, codes, settings, tolerance=1e-11)
     np.testing.assert_allclose(found.anchors, expected.anchors[0], atol=1e-8)
     np.testing.assert_allclose(found.Z[labelled], expected.z[0, :15], atol=1e-8)

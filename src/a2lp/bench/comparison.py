@@ -1,130 +1,191 @@
-"""Who is ahead, by how much, and whether that can be told: methods compared on the same tasks.
-
-Methods that use data of the base classes are compared with each other, and those that do without with each other:
-the two answer different questions.
-"""
+"""Compare methods on the same tasks, in one call: what ``a2lp bench`` does."""
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
-import numpy as np
+from a2lp.bench.comparison_table import comparison_rows, comparison_table
+from a2lp.bench.protocol import OWN, Cell, Params, draw_episodes, plan, runnable_methods, saved_episodes, write_tasks
+from a2lp.bench.published import METHODS
+from a2lp.bench.records import Record, RecordStore
+from a2lp.bench.run import Progress, run
+from a2lp.bench.standings import Standing, rank_methods
+from a2lp.bench.tables import FlatRow, Table, to_csv, to_markdown
+from a2lp.checks import require_name, require_number, shown
+from a2lp.errors import A2LPWarning, InputError, MissingExtraError
+from a2lp.features import BaseStatistics, FeatureSet, load, load_base
+from a2lp.features.bundled import BUNDLED, base_of
+from a2lp.files import write_text
+from a2lp.methods.registry import list_methods as registered
+from a2lp.tasks.lists import TaskList
 
-from a2lp.bench.protocol import Cell
-from a2lp.bench.records import Record
-from a2lp.bench.statistics import Estimate, Ranking, holm, mean_ranks, paired_difference, paired_p, ranking
-
-NOTHING = Estimate(math.nan, math.nan)
+ALL = "all"
+FILES = ("table.md", "table.csv", "report.html")
 
 
-class Column(NamedTuple):
-    """What the methods of a comparison share: how tasks were drawn, preprocessing as it was asked for, shots."""
-
-    sampler: str
-    preprocess: str
-    n_shot: int
-
-
-class Standing(NamedTuple):
-    """One method in one column.
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """Methods on the same tasks, and how they compare.
 
     Attributes
     ----------
-    best : Record or None
-        The record of the highest mean among its rivals of the same column, all tasks done; may be its own.
-    difference : Estimate
-        Paired difference to the best, on the tasks that both did.
-    p_value : float
-        Of that difference, after Holm's correction for all pairs of rivals: the best was chosen by looking.
-    rank : float
-        Mean rank among its rivals over tasks; NaN where it did not do all tasks.
+    cells : list of Cell
+        What was measured: one method, one preprocessing, one list of tasks each.
+    records : list of Record
+        The result of each cell: the accuracy of every task, seconds, versions, hardware, commit.
+    standings : list of Standing
+        For each cell the paired difference to the best of its column, whether it is significant, and the mean rank.
+    baseline : str or None
+        A method that differences are taken to as well.
+    report : Path or None
+        The HTML report, where one was written.
     """
 
-    column: Column
-    record: Record
-    best: Record | None = None
-    difference: Estimate = NOTHING
-    p_value: float = math.nan
-    rank: float = math.nan
+    cells: list[Cell]
+    records: list[Record]
+    standings: list[Standing]
+    baseline: str | None
+    report: Path | None = None
 
-    @property
-    def method(self) -> str:
-        """Its name."""
-        return str(self.record.config["method"])
+    @cached_property
+    def table(self) -> Table:
+        """Rows are methods, columns are shots, grouped by sampler and preprocessing."""
+        return comparison_table(self.standings, self.baseline)
 
-    @property
-    def family(self) -> tuple[Column, bool]:
-        """Whom it is compared with."""
-        return self.column, self.record.uses_base
+    @cached_property
+    def rows(self) -> list[FlatRow]:
+        """One flat dictionary for each cell, as in ``table.csv``."""
+        return comparison_rows(self.standings, self.baseline)
 
+    def __str__(self) -> str:
+        return to_markdown(self.table)
 
-def compare(cells: Sequence[Cell], records: Sequence[Record]) -> list[Standing]:
-    """What the records of some cells say about their methods, in the order of the cells."""
-    placed = [Standing(_column(cell), record) for cell, record in zip(cells, records, strict=True)]
-    families: dict[tuple[Column, bool], list[Record]] = {}
-    for one in placed:
-        if one.record.accuracies:
-            families.setdefault(one.family, []).append(one.record)
-    judged = {family: _judge(rivals) for family, rivals in families.items()}
-    return [_standing(one, judged.get(one.family)) for one in placed]
+    def __repr__(self) -> str:
+        return f"Comparison({len(self.cells)} cells: {self.table.title})"
 
 
-def common(one: Record, other: Record) -> tuple[list[float], list[float]]:
-    """Accuracies of two records on the tasks that both did: the first ones."""
-    n = min(len(one.accuracies), len(other.accuracies))
-    return one.accuracies[:n], other.accuracies[:n]
+def compare(
+    features: str | Path | FeatureSet = "cub",
+    methods: str | Sequence[str] = METHODS,
+    *,
+    n_shot: int | Sequence[int] = (1, 5),
+    n_way: int = 5,
+    n_query: int = 15,
+    n_tasks: int = 1000,
+    sampler: str | Sequence[str] = "balanced",
+    seed: int | None = None,
+    tasks: TaskList | None = None,
+    preprocess: str | Sequence[str] = OWN,
+    params: Mapping[str, Params] | None = None,
+    base: str | Path | BaseStatistics | None = None,
+    baseline: str | None = None,
+    limit: float | None = None,
+    engine: str = "auto",
+    device: str = "cpu",
+    out: str | Path | None = None,
+    save_tasks: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Run methods on the same tasks and compare them.
+
+    Parameters
+    ----------
+    features : str, Path or FeatureSet
+        A bundled set, a feature file, or features that were loaded before.
+    methods : sequence of str, or "all"
+        Names of methods; ``"all"`` takes every one that can run here, and warns of the others.
+    n_shot, n_way, n_query, n_tasks : int
+        Labelled examples per class (one number or several), classes, queries per class (on average), tasks.
+    sampler : str or sequence of str
+        Of ``balanced``, ``dirichlet``, ``k_eff``, ``semi_supervised``, ``authors``.
+    seed : int, optional
+        Of the tasks; 0 by default. The ``authors`` sampler has the published seed of its ``dataset``.
+    tasks : TaskList, optional
+        Tasks that were drawn before, in the place of new ones.
+    preprocess : str or sequence of str
+        Of ``own`` (each method's default), ``l2``, ``plc``, ``cl2n``, ``whiten``, ``none``.
+    params : mapping, optional
+        Parameters of methods and samplers by name, as in ``{"a2lp": {"steps": 200}, "k_eff": {"k_eff": 2}}``.
+    base : str, Path or BaseStatistics, optional
+        Features or statistics of the base classes, for methods that use them. Bundled sets bring their own.
+    baseline : str, optional
+        A method that differences are taken to: ``lp`` if it runs, else the first method; none for ``"all"``.
+    limit : float, optional
+        Seconds of prediction after which a cell is stopped; it is compared on the tasks that it did.
+    engine, device : str
+        Engine of the methods that have one; ``cpu`` (NumPy), ``torch`` (torch on the CPU) or ``cuda``.
+    out : path, optional
+        A folder for records, tables and a report. Cells that have a record there are not run again.
+    save_tasks : path, optional
+        An ``.npz`` file to keep the tasks in; one for each list of tasks where there are several.
+    progress : callable, optional
+        Called as ``progress(cell, n_done)``.
+    """
+    names = list(registered()) if methods == ALL else _listed("methods", methods)
+    samplers, preprocessings, params = _listed("sampler", sampler), _listed("preprocess", preprocess), params or {}
+    _check(params, baseline, limit, names, samplers)
+    store = None if out is None else RecordStore(out, FILES)
+    vectors = features if isinstance(features, FeatureSet) else load(features)
+    shots, sizes = _listed("n_shot", n_shot), {"n_way": n_way, "n_query": n_query, "n_tasks": n_tasks}
+    saved = None if tasks is None else [saved_episodes(vectors, tasks)]
+    episodes = saved or draw_episodes(vectors, samplers, shots, params, **sizes, seed=seed)
+    if save_tasks is not None:
+        write_tasks(episodes, save_tasks)
+    statistics = base_statistics(base, features)
+    if methods == ALL:
+        names = runnable_methods(preprocessings, params, statistics)
+    else:
+        baseline = baseline or ("lp" if "lp" in names else names[0])
+    chosen = [(name, params.get(name, {})) for name in names]
+    cells = plan(episodes, chosen, preprocessings, base=statistics, engine=engine, device=device)
+    records = run(cells, store, progress, limit=limit, keep_going=True)
+    found = Comparison(cells, records, rank_methods(cells, records), baseline)
+    return found if store is None else _write(found, store, progress)
 
 
-def overall(standings: Iterable[Standing], uses_base: bool) -> tuple[list[str], Ranking] | None:
-    """The methods of one kind that did all tasks of all columns, ranked over them all; None for fewer than two."""
-    records: dict[str, dict[Column, Record]] = {}
-    for one in standings:
-        if one.record.uses_base == uses_base and one.record.whole:
-            records.setdefault(one.method, {})[one.column] = one.record
-    columns = list(dict.fromkeys(column for found in records.values() for column in found))
-    methods = [method for method, found in records.items() if len(found) == len(columns)]
-    if len(methods) < 2:
-        return None
-    accuracies = [[a for column in columns for a in records[method][column].accuracies] for method in methods]
-    return methods, ranking(np.array(accuracies).T)
+def _check(
+    params: Mapping[str, Params], baseline: str | None, limit: float | None, names: list[str], samplers: list[str]
+) -> None:
+    for name in params:
+        require_name("method or sampler with parameters", name, [*names, *samplers])
+    if baseline is not None:
+        require_name("baseline", baseline, names)
+    if limit is not None:
+        require_number("limit", limit, "a positive number of seconds", lambda v: v > 0, "Leave it out for no limit.")
 
 
-class _Judgement(NamedTuple):
-    best: Record
-    p_values: dict[str, float]  # to the best, by method
-    ranks: dict[str, float]
+def base_statistics(
+    base: str | Path | BaseStatistics | None, features: str | Path | FeatureSet
+) -> BaseStatistics | None:
+    """Statistics of the base classes: those that were given, else those of a bundled set."""
+    if base is not None:
+        return base if isinstance(base, BaseStatistics) else load_base(base)
+    return base_of(features) if isinstance(features, str) and features in BUNDLED else None
 
 
-def _column(cell: Cell) -> Column:
-    config = cell.episodes.config
-    return Column(config["sampler"], cell.asked, config["n_shot"])
+def _write(found: Comparison, store: RecordStore, progress: Progress | None) -> Comparison:
+    """Write the table, as text and as rows, and the report beside the records."""
+    from a2lp.bench.report import write_report
+
+    folder = store.folder.parent
+    write_text(folder / "table.md", to_markdown(found.table) + "\n")
+    write_text(folder / "table.csv", to_csv(found.rows) + "\n")
+    try:
+        return replace(found, report=write_report(found, store, progress))
+    except MissingExtraError as error:
+        warnings.warn(f"no report.html was written: {error}", A2LPWarning, stacklevel=3)
+        return found
 
 
-def _judge(rivals: Sequence[Record]) -> _Judgement:
-    most = max(len(record.accuracies) for record in rivals)
-    whole = [record for record in rivals if len(record.accuracies) == most]
-    best = max(whole, key=lambda record: record.accuracy.mean)
-    pairs = list(itertools.combinations(rivals, 2))
-    adjusted = holm([paired_p(*common(a, b)) for a, b in pairs])
-    p_values = {
-        (a if b is best else b).config["method"]: p
-        for (a, b), p in zip(pairs, adjusted, strict=True)
-        if a is best or b is best
-    }
-    ranks = mean_ranks(np.array([record.accuracies for record in whole]).T)
-    names = [record.config["method"] for record in whole]
-    return _Judgement(best, p_values, dict(zip(names, map(float, ranks), strict=True)))
-
-
-def _standing(one: Standing, judged: _Judgement | None) -> Standing:
-    if judged is None or not one.record.accuracies:
-        return one
-    return one._replace(
-        best=judged.best,
-        difference=paired_difference(*common(one.record, judged.best)),
-        p_value=judged.p_values.get(one.method, math.nan),
-        rank=judged.ranks.get(one.method, math.nan),
-    )
+def _listed(name: str, value: Any) -> list[Any]:
+    """One value or several, as a list without repetitions."""
+    several = isinstance(value, Iterable) and not isinstance(value, str)
+    values = list(dict.fromkeys(value)) if several else [value]
+    if not values:
+        raise InputError(f"{name}={shown(value)} is empty. Give at least one.")
+    return values

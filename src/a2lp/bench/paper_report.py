@@ -1,72 +1,71 @@
-"""The paper's tables as an HTML page, and the one-page report: the paper said, we measured."""
+"""The paper's tables as an HTML page, and a one-page report that sets the paper's claims beside our measurements."""
 
 from __future__ import annotations
 
-import base64
-import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from a2lp.bench import plots, published
-from a2lp.bench.paper_tables import PAIR, PaperTable, build
-from a2lp.bench.placing import PREPROCESS, Shelf
-from a2lp.bench.published import BACKBONES, METHODS, SHOTS, Set
-from a2lp.bench.statistics import Estimate, paired_difference
-from a2lp.bench.tables import plus_minus
-from a2lp.errors import MissingExtraError
+from a2lp.bench.pages import Figure, provenance, render
+from a2lp.bench.paper_records import PAIR, PREPROCESS, PaperRecords
+from a2lp.bench.published import BACKBONES, METHODS, SHOTS, FeatureSource
+from a2lp.bench.statistics import Estimate
+from a2lp.bench.tables import Table, plus_minus
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+Gains = dict[tuple[FeatureSource, int], Estimate]
 
-Gains = dict[tuple[Set, int], Estimate]
+EXPLANATION = (
+    "Bold: the highest mean of a column, among published numbers and among ours. The title of a number of ours, shown "
+    "when a pointer rests on it, has the keys of its records: a record is the file records/KEY.json, with the accuracy "
+    "of every task."
+)
 
 
 class Claim(NamedTuple):
     """A statement of the paper, its numbers, and ours."""
 
-    said: str
+    statement: str
     published: str
     measured: str
 
 
-def tables_page(tables: Sequence[PaperTable], shelf: Shelf) -> str:
+def tables_page(tables: Sequence[Table], records: PaperRecords) -> str:
     """A page with tables alone; hovering over a number of ours shows its records."""
-    return _page("The paper's tables", tables, shelf)
+    return _page("The paper's tables", tables, records)
 
 
-def report_page(shelf: Shelf, out: str) -> str:
+def report_page(records: PaperRecords, tables: Sequence[Table]) -> str:
     """The report: claims, a figure, all tables, and where the numbers come from."""
-    figure = base64.b64encode(_gains_figure(shelf).encode()).decode()
-    return _page(
-        "The paper said, we measured",
-        [build(number, shelf, out) for number in (1, 2, 3)],
-        shelf,
-        claims=claims(shelf),
-        figure=f"data:image/svg+xml;base64,{figure}",
+    figure = Figure(
+        "How much A2LP gains over LP",
+        "Ours are paired differences on the same tasks, with 95 % intervals; published ones are differences of the "
+        "printed means, on other features and other tasks.",
+        _gains_figure(records),
+        "A2LP minus LP for each dataset and network, published and ours",
     )
+    return _page("The paper said, we measured", tables, records, claims=claims(records), figures=[figure])
 
 
-def claims(shelf: Shelf) -> list[Claim]:
-    """What the paper says of its method, and what our records say to that."""
-    theirs, ours = published_gains("l2"), gains(shelf, "l2")
+def claims(records: PaperRecords) -> list[Claim]:
+    """The paper's claims about its method, and what our records say to them."""
+    theirs, ours = published_gains("l2"), gains(records, "l2")
     return [
         Claim("A2LP is above LP in every setting, 1- and 5-shot, with l2", _counted(theirs), _counted(ours)),
         Claim("by as much as 7 points at 1-shot", _largest(theirs, 1), _largest(ours, 1)),
         Claim("by as much as 2 points at 5-shot", _largest(theirs, 5), _largest(ours, 5)),
-        Claim("With plc it is above LP, too", _counted(published_gains("plc")), _counted(gains(shelf, "plc"))),
-        Claim("and the best of the four methods", _best(_published_means("plc")), _best(_means(shelf, "plc"))),
+        Claim("With plc it is above LP, too", _counted(published_gains("plc")), _counted(gains(records, "plc"))),
+        Claim("and the best of the four methods", _best(_published_means("plc")), _best(_means(records, "plc"))),
     ]
 
 
-def gains(shelf: Shelf, preprocess: str) -> Gains:
-    """Paired differences of A2LP to LP, for each set of features and number of shots that has both."""
+def gains(records: PaperRecords, preprocess: str) -> Gains:
+    """Paired differences of A2LP to LP, for each dataset, network and number of shots that has both."""
     found = {}
-    for place in shelf.records:
-        one, other = (shelf.records.get(place._replace(method=method)) for method in PAIR)
-        if place.preprocess == preprocess and place.n_shot in SHOTS and one is not None and other is not None:
-            found[place.set, place.n_shot] = paired_difference(one.accuracies, other.accuracies)
+    for cell in records.records:
+        gain = records.gain(cell)
+        if cell.preprocess == preprocess and cell.n_shot in SHOTS and gain is not None:
+            found[cell.source, cell.n_shot] = gain
     return found
 
 
@@ -77,7 +76,7 @@ def published_gains(preprocess: str) -> Gains:
         one, other = (published.accuracy(backbone, method, preprocess) for method in PAIR)
         for dataset, shots in one:
             mean = one[dataset, shots].mean - other[dataset, shots].mean
-            found[Set(dataset, backbone), shots] = Estimate(mean, math.nan)
+            found[FeatureSource(dataset, backbone), shots] = Estimate(mean, math.nan)
     return found
 
 
@@ -91,11 +90,11 @@ def _counted(found: Gains) -> str:
 
 
 def _largest(found: Gains, shots: int) -> str:
-    some = {one: gain for (one, n_shot), gain in found.items() if n_shot == shots}
+    some = {source: gain for (source, n_shot), gain in found.items() if n_shot == shots}
     if not some:
         return "not measured"
-    one, gain = max(some.items(), key=lambda pair: pair[1].mean)
-    return f"at most {plus_minus(*gain, sign=True)} ({one.title})"
+    source, gain = max(some.items(), key=lambda pair: pair[1].mean)
+    return f"at most {plus_minus(*gain, sign=True)} ({source.title})"
 
 
 def _best(settings: Iterable[Sequence[float]]) -> str:
@@ -105,10 +104,9 @@ def _best(settings: Iterable[Sequence[float]]) -> str:
     return f"in {best} of {len(whole)} settings" if whole else "not measured"
 
 
-def _means(shelf: Shelf, preprocess: str) -> Iterable[list[float]]:
-    places = dict.fromkeys(place._replace(preprocess=preprocess, method="") for place in shelf.records)
-    for place in places:
-        found = (shelf.records.get(place._replace(method=method)) for method in METHODS)
+def _means(records: PaperRecords, preprocess: str) -> Iterable[list[float]]:
+    for cell in dict.fromkeys(cell._replace(preprocess=preprocess, method="") for cell in records.records):
+        found = (records.records.get(cell._replace(method=method)) for method in METHODS)
         yield [record.accuracy.mean for record in found if record is not None]
 
 
@@ -119,87 +117,25 @@ def _published_means(preprocess: str) -> Iterable[list[float]]:
             yield [one[setting].mean for one in found]
 
 
-class _Series(NamedTuple):
-    """Gains of one colour in the figure."""
-
-    label: str
-    gains: Gains
-    colour: str
-    filled: bool
-
-
-def _gains_figure(shelf: Shelf) -> str:
-    """A2LP minus LP, published and ours, as SVG: a panel for each number of shots, a line for each set of features."""
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("the report", "matplotlib", "report") from error
-    series = []
+def _gains_figure(records: PaperRecords) -> str:
+    """A2LP minus LP, published and ours: a panel for each number of shots, a line for each dataset and network."""
+    series, sources = [], set()
     for how, colour in zip(PREPROCESS, plots.COLOURS, strict=False):
-        series.append(_Series(f"published, {how}", published_gains(how), colour, False))
-        series.append(_Series(f"ours, {how}", gains(shelf, how), colour, True))
-    sets = sorted({one for each in series for one, _ in each.gains}, key=lambda one: (one.backbone, one.dataset))
-    with mpl.rc_context(plots.STYLE):
-        figure = Figure(figsize=(plots.PAGE_WIDTH, 1.3 + 0.45 * len(sets)), layout="constrained")
-        panels = figure.subplots(1, len(SHOTS), sharey=True)
-        for axes, shots in zip(panels, SHOTS, strict=True):
-            _draw_gains(axes, series, sets, shots)
-        panels[0].invert_yaxis()
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
-        text = io.StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None})
-    return text.getvalue()
+        for label, found in ((f"published, {how}", published_gains(how)), (f"ours, {how}", gains(records, how))):
+            named = {(source.title, f"{shots}-shot"): gain for (source, shots), gain in found.items()}
+            series.append(plots.GainSeries(label, named, colour, label.startswith("ours")))
+            sources |= {source for source, _ in found}
+    rows = [source.title for source in sorted(sources, key=lambda source: (source.backbone, source.dataset))]
+    return plots.gains(series, rows, [f"{shots}-shot" for shots in SHOTS], "A2LP minus LP, points")
 
 
-def _draw_gains(axes: Axes, series: Sequence[_Series], sets: Sequence[Set], shots: int) -> None:
-    axes.axvline(0, color=plots.GREY, lw=1)
-    for place, each in enumerate(series):
-        rows = [row for row, one in enumerate(sets) if (one, shots) in each.gains]
-        shown = [each.gains[sets[row], shots] for row in rows]
-        axes.errorbar(
-            [gain.mean for gain in shown],
-            [row + 0.18 * (place - 1.5) for row in rows],
-            xerr=[0 if math.isnan(gain.ci95) else gain.ci95 for gain in shown],
-            fmt="o" if each.filled else "D",
-            markersize=5,
-            capsize=2,
-            color=each.colour,
-            markerfacecolor=each.colour if each.filled else "white",
-            label=each.label,
-        )
-    axes.set(title=f"{shots}-shot", xlabel="A2LP minus LP, points")
-    axes.set_yticks(range(len(sets)), [one.title for one in sets])
-    axes.grid(axis="x", color="#dddddd")
-
-
-def _page(title: str, tables: Sequence[PaperTable], shelf: Shelf, **more: Any) -> str:
-    try:
-        import jinja2
-    except ImportError as error:
-        raise MissingExtraError("HTML", "jinja2", "report") from error
-    template = (files("a2lp.bench") / "paper_report.html.jinja").read_text(encoding="utf-8")
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    records = list(shelf.records.values())
-    return environment.from_string(template).render(
+def _page(title: str, tables: Sequence[Table], records: PaperRecords, **more: Any) -> str:
+    return render(
+        "page.html.jinja",
         title=title,
+        lead=f"The paper: {published.document()['source']}. Ours: the records of a2lp, on features of our own.",
         tables=tables,
-        source=published.source(),
-        origin={
-            "records": str(len(records)),
-            "made": " to ".join(dict.fromkeys(f(r.date[:10] for r in records) for f in (min, max))) if records else "",
-            "versions": _distinct(", ".join(f"{k} {v}" for k, v in r.versions.items()) for r in records),
-            "commit": _distinct(r.commit or "unknown" for r in records),
-            "hardware": _distinct(_machine(r.hardware) for r in records),
-        },
+        explanation=EXPLANATION,
+        origin=provenance(list(records.records.values())),
         **more,
     )
-
-
-def _machine(hardware: Mapping[str, Any]) -> str:
-    cpu, cores, device = (hardware.get(name, "unknown") for name in ("cpu", "cores", "device"))
-    return f"{cpu}, {cores} cores, {device}"
-
-
-def _distinct(texts: Iterable[str]) -> str:
-    return "; ".join(dict.fromkeys(texts))

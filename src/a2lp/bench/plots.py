@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from a2lp.bench.adaptation import Matrix, TaskPicture
+from a2lp.bench.comparison_table import seconds_per_thousand
 from a2lp.bench.records import Record
-from a2lp.bench.statistics import Ranking, paired_difference
-from a2lp.bench.studies import Matrix, TaskPicture
+from a2lp.bench.statistics import Estimate, Ranking, paired_difference
 from a2lp.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -31,6 +33,18 @@ STYLE = {
 PAGE_WIDTH = 10.2  # inches
 
 
+@contextmanager
+def _style() -> Iterator[None]:
+    """The report's style; also decorates functions that draw."""
+    try:
+        import matplotlib as mpl
+    except ImportError as error:
+        raise MissingExtraError("the report", "matplotlib", "report") from error
+    with mpl.rc_context(STYLE):
+        yield
+
+
+@_style()
 def accuracy(columns: Mapping[str, Sequence[Record]]) -> str:
     """Mean accuracy with intervals: a panel for each column of the table, a line for each method."""
     height = 0.9 + 0.32 * max(map(len, columns.values()))
@@ -50,6 +64,7 @@ def accuracy(columns: Mapping[str, Sequence[Record]]) -> str:
     return _svg(figure)
 
 
+@_style()
 def ranks(methods: Sequence[str], found: Ranking) -> str:
     """A critical-difference diagram: mean ranks, and bars that join methods which cannot be told apart."""
     order = np.argsort(found.ranks, kind="stable")
@@ -88,6 +103,7 @@ def _joined(ordered: Matrix, critical: float) -> list[tuple[float, float]]:
     return runs
 
 
+@_style()
 def accuracy_and_time(columns: Mapping[str, Sequence[Record]]) -> str:
     """Accuracy against seconds per 1000 tasks; filled where base data were used, square where balance is assumed."""
     most = max(map(len, columns.values()))
@@ -95,7 +111,7 @@ def accuracy_and_time(columns: Mapping[str, Sequence[Record]]) -> str:
     for axes, (title, records) in zip(panels, columns.items(), strict=True):
         downwards = sorted(records, key=lambda record: -record.accuracy.mean)
         for place, record in enumerate(downwards):
-            point = (1000 * record.seconds / len(record.accuracies), record.accuracy.mean)
+            point = (seconds_per_thousand(record), record.accuracy.mean)
             face = _colour(place) if record.uses_base else "white"
             axes.plot(*point, marker="s" if record.uniform else "o", color=_colour(place), markerfacecolor=face)
             axes.annotate(  # in a list beside the panel, where names cannot cover each other
@@ -108,6 +124,7 @@ def accuracy_and_time(columns: Mapping[str, Sequence[Record]]) -> str:
     return _svg(figure)
 
 
+@_style()
 def steps(curves: Mapping[str, Mapping[str, Any]]) -> str:
     """Accuracy against steps, with its interval; a panel for each column."""
     figure, panels = _panels(len(curves), 2.6)
@@ -120,6 +137,7 @@ def steps(curves: Mapping[str, Mapping[str, Any]]) -> str:
     return _svg(figure)
 
 
+@_style()
 def movement(curves: Mapping[str, Mapping[str, Any]]) -> str:
     """The loss, how far the anchors are from where they started, and their length, along the steps."""
     figure, panels = _panels(3, 2.8)
@@ -137,6 +155,7 @@ def movement(curves: Mapping[str, Mapping[str, Any]]) -> str:
     return _svg(figure)
 
 
+@_style()
 def differences(columns: Mapping[str, tuple[Record, Record]]) -> str:
     """How a method differs from the baseline, task by task; a panel for each column."""
     figure, panels = _panels(len(columns), 2.6)
@@ -155,9 +174,46 @@ def differences(columns: Mapping[str, tuple[Record, Record]]) -> str:
     return _svg(figure)
 
 
+class GainSeries(NamedTuple):
+    """Gains of one colour: mean and half width of the interval, by row label and column; hollow if published."""
+
+    label: str
+    gains: Mapping[tuple[str, str], Estimate]
+    colour: str
+    filled: bool
+
+
+@_style()
+def gains(series: Sequence[GainSeries], rows: Sequence[str], columns: Sequence[str], xlabel: str) -> str:
+    """Gains with their intervals: a panel for each column, a line for each row."""
+    figure, panels = _panels(len(columns), 1.3 + 0.45 * len(rows), share="y")
+    for axes, column in zip(panels, columns, strict=True):
+        axes.axvline(0, color=GREY, lw=1)
+        for place, each in enumerate(series):
+            shown = [(y, each.gains[row, column]) for y, row in enumerate(rows) if (row, column) in each.gains]
+            axes.errorbar(
+                [gain.mean for _, gain in shown],
+                [y + 0.18 * (place - 1.5) for y, _ in shown],
+                xerr=[np.nan_to_num(gain.ci95) for _, gain in shown],
+                fmt="o" if each.filled else "D",
+                markersize=5,
+                capsize=2,
+                color=each.colour,
+                markerfacecolor=each.colour if each.filled else "white",
+                label=each.label,
+            )
+        axes.set(title=column, xlabel=xlabel)
+        axes.set_yticks(range(len(rows)), rows)
+        axes.grid(axis="x", color="#dddddd")
+    panels[0].invert_yaxis()
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    return _svg(figure)
+
+
+@_style()
 def task(picture: TaskPicture) -> str:
     """One task before and after adaptation, on its two main axes."""
-    figure, panels = _panels(2, 4.8, share=True)
+    figure, panels = _panels(2, 4.8, share="xy")
     halves = (
         ("before", picture.anchors_before, picture.right_before),
         ("after", picture.anchors_after, picture.right_after),
@@ -185,29 +241,22 @@ def _points(axes: Axes, picture: TaskPicture, right: Matrix) -> None:
     axes.scatter(x[~right], y[~right], s=75, facecolors="none", edgecolors="black", linewidths=0.9, zorder=2)
 
 
-def _panels(count: int, height: float, share: bool = False, across: int | None = None) -> tuple[Figure, list[Axes]]:
-    """A figure of so many panels, two or three in a row unless the caller says how many."""
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("the report", "matplotlib", "report") from error
+def _panels(count: int, height: float, share: str = "", across: int | None = None) -> tuple[Figure, list[Axes]]:
+    """A figure of so many panels, two or three in a row unless ``across`` is given; ``share`` names shared axes."""
+    from matplotlib.figure import Figure
+
     across = across or (2 if count in (1, 2, 4) else 3)
     down = -(-count // across)
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(PAGE_WIDTH, height * down), layout="constrained")
-        grid = figure.subplots(down, across, squeeze=False, sharex=share, sharey=share)
+    figure = Figure(figsize=(PAGE_WIDTH, height * down), layout="constrained")
+    grid = figure.subplots(down, across, squeeze=False, sharex="x" in share, sharey="y" in share)
     for spare in grid.flat[count:]:
         spare.set_visible(False)
     return figure, list(grid.flat[:count])
 
 
 def _svg(figure: Figure) -> str:
-    import matplotlib as mpl
-
     text = io.StringIO()
-    with mpl.rc_context(STYLE):
-        figure.savefig(text, format="svg", metadata={"Date": None})
+    figure.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue()
 
 

@@ -1,14 +1,13 @@
 """What is measured: cells, and the tasks that they share.
 
 A cell is one method with one set of parameters on one list of tasks. Its key is a hash of everything that decides
-its numbers, so a record is found again by the same question and by no other.
+its numbers, so that a stored record is found again by the same cell and by no other.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,16 +22,13 @@ from a2lp.bench.records import content_key
 from a2lp.errors import A2LPWarning, InputError
 from a2lp.features import BaseStatistics, FeatureSet
 from a2lp.methods.base import Method
-from a2lp.methods.registry import create, method_class, methods
+from a2lp.methods.registry import create, list_methods, method_class
 from a2lp.tasks.lists import TaskList
 from a2lp.tasks.samplers import draw
 
 Params = Mapping[str, Any]
 
-OWN = "own"  # in a list of preprocessings: each method's own default
-
-# These samplers take the number of queries of a whole task, the others that of a class.
-_COUNT_QUERIES_PER_TASK = {"dirichlet", "k_eff"}
+OWN = "own"  # as a preprocessing: each method's own default
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,19 +77,19 @@ class Cell:
         The method itself, with its parameters.
     device : str
         ``"cpu"`` (NumPy), ``"torch"`` (torch on the CPU), or another device of torch such as ``"cuda"``.
-    asked : str
-        The preprocessing as it was asked for: a name, or ``"own"``; cells of a comparison share it.
+    requested_preprocess : str
+        The preprocessing that was requested: a name, or ``"own"``; cells of one column share it.
     """
 
     episodes: Episodes
     name: str
     method: Method
     device: str = "cpu"
-    asked: str = OWN
+    requested_preprocess: str = OWN
 
     @cached_property
     def params(self) -> dict[str, Any]:
-        """Every parameter of the method, those left at their defaults too; arrays and weights by their hash."""
+        """Every parameter of the method, including defaults; arrays and weights by their hash."""
         params = {f.name: _plain(getattr(self.method, f.name)) for f in dataclasses.fields(self.method)}
         if params.get("weights") is not None:
             params["weights"] = f"sha256:{hashlib.sha256(Path(params['weights']).read_bytes()).hexdigest()}"
@@ -101,7 +97,7 @@ class Cell:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """Everything that decides the numbers, as JSON has it."""
+        """Everything that decides the numbers, as JSON values."""
         return self.episodes.config | {
             "method": self.name,
             "preprocess": self.method.preprocess,
@@ -123,44 +119,38 @@ class Cell:
 
 def draw_episodes(
     features: FeatureSet,
+    samplers: Sequence[str] = ("balanced",),
+    shots: Sequence[int] = (1, 5),
+    params: Mapping[str, Params] | None = None,
     *,
-    sampler: str,
-    n_way: int,
-    n_shot: int,
-    n_query: int,
     n_tasks: int,
-    seed: int,
-    own: Params | None = None,
-) -> Episodes:
-    """Draw tasks from labelled features.
-
-    Parameters
-    ----------
-    n_query : int
-        Queries per class; samplers of imbalanced tasks get ``n_way * n_query`` of them in all.
-    own : mapping, optional
-        Parameters of the sampler's own, such as ``{"k_eff": 3}``.
-    """
+    n_way: int = 5,
+    n_query: int = 15,
+    seed: int | None = None,
+) -> list[Episodes]:
+    """Tasks of each sampler and each number of shots; ``params`` has the samplers' own parameters by name."""
     if features.labels is None:
         raise InputError(
             f"features {features.name!r} have no labels, and tasks are drawn by class. "
             "Add labels to the file, or give tasks that were drawn before."
         )
-    tasks = draw(
-        sampler,
-        features.labels,
-        seed=seed,
-        n_way=n_way,
-        n_shot=n_shot,
-        n_query=n_way * n_query if sampler in _COUNT_QUERIES_PER_TASK else n_query,
-        n_tasks=n_tasks,
-        class_names=features.classes,
-        **(own or {}),
-    )
-    return Episodes(features, tasks)
+    sizes: dict[str, Any] = {"n_way": n_way, "n_query": n_query, "n_tasks": n_tasks, "class_names": features.classes}
+    found = []
+    for sampler in samplers:
+        own = (params or {}).get(sampler, {})
+        lists = [draw(sampler, features.labels, seed=seed, n_shot=n_shot, **sizes, **own) for n_shot in shots]
+        if lists[0].about.get("dataset") and not lists[0].about["matches_authors_file"]:
+            warnings.warn(
+                f"features {features.name!r} are not the authors' file of {lists[0].about['dataset']}: they differ in "
+                "the number of classes or in the size of the smallest. The tasks are not the authors'.",
+                A2LPWarning,
+                stacklevel=2,
+            )
+        found += [Episodes(features, tasks) for tasks in lists]
+    return found
 
 
-def given_episodes(features: FeatureSet, tasks: TaskList) -> Episodes:
+def saved_episodes(features: FeatureSet, tasks: TaskList) -> Episodes:
     """Tasks that were drawn before; warns where they seem to belong to other features."""
     episodes = Episodes(features, tasks)
     if features.labels is not None:
@@ -178,12 +168,21 @@ def given_episodes(features: FeatureSet, tasks: TaskList) -> Episodes:
     return episodes
 
 
+def write_tasks(episodes: Sequence[Episodes], path: str | Path) -> None:
+    """Write lists of tasks; the names of several have sampler and shots, as in ``FILE_1shot.npz``."""
+    path = Path(path)
+    several = len({each.config["sampler"] for each in episodes}) > 1
+    for each in episodes:
+        sampler = f"_{each.config['sampler']}" if several else ""
+        shots = f"_{each.tasks.n_shot}shot" if len(episodes) > 1 else ""
+        each.tasks.save(path.with_name(f"{path.stem}{sampler}{shots}{path.suffix or '.npz'}"))
+
+
 def plan(
     episodes: Sequence[Episodes],
-    methods: Sequence[str],
+    methods: Sequence[tuple[str, Params]],
     preprocess: Sequence[str] = (OWN,),
     *,
-    settings: Mapping[str, Params] | None = None,
     base: BaseStatistics | None = None,
     engine: str = "auto",
     device: str = "cpu",
@@ -192,82 +191,59 @@ def plan(
 
     Parameters
     ----------
+    methods : sequence of (str, mapping)
+        Names, each with the parameters that differ from the method's defaults.
     preprocess : sequence of str
         Names of preprocessings; ``"own"`` is each method's default.
-    settings : mapping of method name to parameters, optional
-        Parameters that differ from a method's defaults.
     base : BaseStatistics, optional
-        What is known of the base classes, for methods and preprocessings that use it.
+        Statistics of the base classes, for methods and preprocessings that use them.
     engine, device : str
-        ``engine`` goes to the methods that have one.
+        ``engine`` is for the methods that have one.
     """
-    settings = settings or {}
-    made = {
-        how: [(name, make_method(name, {**named(how), **settings.get(name, {})}, base, engine)) for name in methods]
-        for how in preprocess
-    }
     return [
         Cell(each, name, method, device, how)
-        for how, alike in made.items()
+        for how in preprocess
+        for made in [[(m, make_method(m, {**preprocess_params(how), **own}, base, engine)) for m, own in methods]]
         for each in episodes
-        for name, method in alike
+        for name, method in made
     ]
-
-
-def plan_sweep(
-    episodes: Sequence[Episodes],
-    method: str,
-    grid: Mapping[str, Sequence[Any]],
-    *,
-    params: Params,
-    base: BaseStatistics | None = None,
-    engine: str = "auto",
-    device: str = "cpu",
-) -> list[Cell]:
-    """One method with every combination of the values of ``grid``; its other parameters are ``params``."""
-    made = [
-        make_method(method, {**params, **dict(zip(grid, values, strict=True))}, base, engine)
-        for values in itertools.product(*grid.values())
-    ]
-    return [Cell(each, method, one, device) for one in made for each in episodes]
 
 
 def make_method(name: str, params: Params, base: BaseStatistics | None = None, engine: str = "auto") -> Method:
     """Create a method; it gets ``engine`` where it has one, and ``base`` where it uses it."""
-    own = {f.name for f in dataclasses.fields(method_class(name))}
-    if "engine" in own:
+    if "engine" in {f.name for f in dataclasses.fields(method_class(name))}:
         params = {"engine": engine, **params}
     method = create(name, **params)
     return dataclasses.replace(method, base=base) if method.reads_statistics and method.base is None else method
 
 
-def all_that_run(
-    preprocess: Sequence[str], settings: Mapping[str, Params], base: BaseStatistics | None
-) -> tuple[list[str], list[str]]:
-    """The names of every registered method that can run here, and a sentence about each that cannot."""
-    names, left_out = [], []
-    for name in methods():
-        params = settings.get(name, {})
+def runnable_methods(preprocess: Sequence[str], params: Mapping[str, Params], base: BaseStatistics | None) -> list[str]:
+    """The names of every registered method that can run here; warns of each that cannot."""
+    names = []
+    for name in list_methods():
+        own = params.get(name, {})
         try:
-            made = [make_method(name, {**named(how), **params}) for how in preprocess]
-        except Exception as error:  # of a plug-in it may be any
-            if params:  # those are the caller's to mend
+            made = [make_method(name, {**preprocess_params(how), **own}) for how in preprocess]
+        except Exception as error:  # a plug-in may raise any
+            if own:  # the caller's own parameters are wrong
                 raise
-            left_out.append(f"{name} is left out: {type(error).__name__}: {error}")
-            continue
-        if getattr(made[0], "weights", "none needed") is None:
-            left_out.append(
-                f"{name} is left out: it is meta-trained, and has no weights here. Make them with `a2lp meta-train "
-                f"{name} --features BASE --out FILE`, then give them by --set {name}.weights=FILE."
-            )
-        elif base is None and any(method.reads_statistics for method in made):
-            left_out.append(f"{name} is left out: it uses statistics of the base classes. Give them by --base FILE.")
+            reason = f"{type(error).__name__}: {error}"
         else:
-            names.append(name)
-    return names, left_out
+            if getattr(made[0], "weights", "none needed") is None:
+                reason = (
+                    f"it is meta-trained, and has no weights here. Make them with `a2lp meta-train {name} --features "
+                    f"BASE --out FILE`, then give them by --set {name}.weights=FILE."
+                )
+            elif base is None and any(method.reads_statistics for method in made):
+                reason = "it uses statistics of the base classes. Give them by --base FILE."
+            else:
+                names.append(name)
+                continue
+        warnings.warn(f"{name} is left out: {reason}", A2LPWarning, stacklevel=3)
+    return names
 
 
-def named(preprocess: str) -> dict[str, Any]:
+def preprocess_params(preprocess: str) -> dict[str, Any]:
     """A preprocessing as a parameter of a method; nothing for the method's own."""
     return {} if preprocess == OWN else {"preprocess": preprocess}
 
@@ -282,7 +258,7 @@ def _sha256(arrays: Iterable[np.ndarray[Any, Any] | None]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A parameter as JSON has it."""
+    """A parameter as a JSON value."""
     if isinstance(value, BaseStatistics):
         return f"sha256:{_sha256([value.mean, value.class_means, value.within_cov, value.sphere_cov])}"
     if isinstance(value, tuple):

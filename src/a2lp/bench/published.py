@@ -1,4 +1,4 @@
-"""The numbers of the paper's Tables 1 to 3, and how sets of features are named after its datasets and networks."""
+"""The numbers of the paper's Tables 1 to 3, and which features are of its datasets and networks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FILE = re.compile(rf"(?:{'|'.join(_SPELLINGS[name] for name in DATASETS)})_(?P<
 _NOVEL = ("test", "novel")
 
 
-class Row(NamedTuple):
+class PublishedRow(NamedTuple):
     """A row of one of the paper's tables.
 
     Attributes
@@ -41,13 +41,13 @@ class Row(NamedTuple):
     table : int
         1, 2 or 3.
     label : str
-        What the paper calls the method.
+        The paper's name of the method.
     method, preprocess : str or None
         Their names here, for the methods that the paper ran itself.
     accuracy : dict
         An ``Estimate`` for each (dataset, shots); the half width is NaN where none was printed.
     notes : tuple of str
-        Keys of ``notes()``.
+        Keys of the document's ``notes``.
     """
 
     table: int
@@ -59,8 +59,8 @@ class Row(NamedTuple):
     notes: tuple[str, ...]
 
 
-class Set(NamedTuple):
-    """Which features: a dataset of the paper (a key of ``DATASETS``) and a network (often one of ``BACKBONES``)."""
+class FeatureSource(NamedTuple):
+    """Where features come from: a dataset of the paper (a key of ``DATASETS``) and a network."""
 
     dataset: str
     backbone: str
@@ -72,40 +72,24 @@ class Set(NamedTuple):
 
 
 @cache
-def rows() -> tuple[Row, ...]:
+def rows() -> tuple[PublishedRow, ...]:
     """Every row of the three tables, in the paper's order."""
     found = []
-    for row in _document()["rows"]:
+    for row in document()["rows"]:
         accuracy = {
             (dataset, int(shots)): Estimate(mean, float("nan") if ci95 is None else ci95)
             for dataset, by_shots in row["accuracy"].items()
             for shots, (mean, ci95) in by_shots.items()
         }
-        found.append(Row(**(row | {"accuracy": accuracy, "notes": tuple(row["notes"])})))
+        found.append(PublishedRow(**(row | {"accuracy": accuracy, "notes": tuple(row["notes"])})))
     return tuple(found)
 
 
 def accuracy(backbone: str, method: str, preprocess: str) -> dict[tuple[str, int], Estimate]:
-    """What the paper has for a method that it ran itself, by (dataset, shots); empty if it has nothing."""
+    """The paper's numbers for a method that it ran itself, by (dataset, shots); empty if it has none."""
     table = {"l2": 1, "plc": 2}[preprocess]
     asked = (table, backbone, method)
     return next((row.accuracy for row in rows() if (row.table, row.backbone, row.method) == asked), {})
-
-
-def notes() -> dict[str, str]:
-    """Footnotes on published numbers."""
-    return dict(_document()["notes"])
-
-
-def remark(table: int) -> str | None:
-    """What there is to say about one of the paper's tables as a whole."""
-    text: str | None = _document()["remarks"].get(str(table))
-    return text
-
-
-def source() -> str:
-    """Who published the numbers."""
-    return str(_document()["source"])
 
 
 def backbone_title(name: str) -> str:
@@ -113,7 +97,7 @@ def backbone_title(name: str) -> str:
     return BACKBONES.get(name, name)
 
 
-def identify(name: str, about: Mapping[str, Any] | None = None) -> Set | None:
+def feature_source(name: str, about: Mapping[str, Any] | None = None) -> FeatureSource | None:
     """The dataset and network of some features, or None unless they are novel classes of one of the paper's datasets.
 
     Parameters
@@ -121,7 +105,7 @@ def identify(name: str, about: Mapping[str, Any] | None = None) -> Set | None:
     name : str
         The name of the features, such as ``cub_resnet12_test``: dataset, network, split. Bundled names count, too.
     about : mapping, optional
-        What the file says: ``dataset``, ``backbone`` and ``split`` go before its name.
+        Of the file: its ``dataset``, ``backbone`` and ``split`` take precedence over its name.
     """
     about = _bundled_about(name) if about is None else about
     in_name = _FILE.fullmatch(name)
@@ -130,12 +114,12 @@ def identify(name: str, about: Mapping[str, Any] | None = None) -> Set | None:
     split = str(about.get("split") or name.rpartition("_")[2])
     if dataset is None or not backbone or split.lower() not in _NOVEL:
         return None
-    return Set(dataset, _spelled(backbone, BACKBONES) or backbone)
+    return FeatureSource(dataset, _spelled(backbone, BACKBONES) or backbone)
 
 
-def bundled_set(one: Set) -> str | None:
+def bundled_name(source: FeatureSource) -> str | None:
     """The name of the bundled features of a dataset and network."""
-    return next((name for name in BUNDLED if identify(name) == one), None)
+    return next((name for name in BUNDLED if feature_source(name) == source), None)
 
 
 def _spelled(text: str, names: Mapping[str, str]) -> str | None:
@@ -145,12 +129,13 @@ def _spelled(text: str, names: Mapping[str, str]) -> str | None:
 
 @cache
 def _bundled_about(name: str) -> Mapping[str, Any]:
-    """What a bundled set says; those that are not named after a dataset of the paper are not opened for it."""
+    """The ``about`` of a bundled set; sets that are not named after a dataset of the paper are not opened."""
     return load(name).about if name in BUNDLED and _spelled(name, DATASETS) else {}
 
 
 @cache
-def _document() -> dict[str, Any]:
+def document() -> dict[str, Any]:
+    """The numbers as they are stored: ``source``, ``rows``, ``notes`` on them, ``remarks`` on whole tables."""
     text = (files("a2lp.bench") / "published.json").read_text(encoding="utf-8")
     document: dict[str, Any] = json.loads(text)
     return document

@@ -1,10 +1,9 @@
-"""One JSON file for each finished cell, so that an interrupted run goes on where it stopped."""
+"""One JSON file for each finished cell, so that an interrupted run continues where it stopped."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 import warnings
 from collections.abc import Mapping, Sequence
@@ -13,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from a2lp.bench.statistics import Estimate, estimate
+from a2lp.checks import shown
 from a2lp.errors import A2LPWarning, InputError
-from a2lp.features.common import replacing
+from a2lp.files import TEXT_BYTES, check_file, exists, parse_json, write_text, writing
 
 _NAME = re.compile(r"[0-9a-f]{64}\.json")
 _KINDS: dict[str, Any] = {"key": str, "config": dict, "accuracies": list, "seconds": int | float, "engine": str}
@@ -24,7 +24,7 @@ _KINDS |= {"uniform": bool, "uses_base": bool, "limit": int | float | None, "fai
 
 @dataclass(frozen=True)
 class Record:
-    """What one cell gave.
+    """The result of one cell.
 
     Attributes
     ----------
@@ -41,14 +41,14 @@ class Record:
     trace : dict or None
         For methods that take steps: the mean loss along the way, and how far the anchors moved.
     versions, hardware, commit, date
-        Where and when.
+        Which software computed it, on which machine, when; see ``a2lp.environment.stamp``.
     uniform, uses_base : bool
         What the method assumed: equally many queries of every class; base classes, as statistics or as weights that
         were trained on them.
     limit : float or None
         The seconds after which the cell was stopped, where it was.
     failed : str or None
-        What went wrong, where the method raised an error; such a record has no accuracies and is never kept.
+        The error, where the method raised one; such a record has no accuracies and is never stored.
     """
 
     key: str
@@ -83,27 +83,25 @@ class Record:
         return json.dumps(asdict(self) | derived, indent=1, allow_nan=False) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> Record:
-        """Read a record; ValueError if the text is not a whole one."""
-        data = json.loads(text)
+    def from_json(cls, text: str | bytes) -> Record:
+        """Read a record; InputError if the text is not a whole one."""
+        data = parse_json(text, "a record")
         later = {"uniform", "uses_base", "limit", "failed"}  # records of earlier versions have none
-        try:
-            record = cls(**{f.name: data[f.name] for f in fields(cls) if f.name not in later or f.name in data})
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"a field is missing: {error}") from error
+        names = [f.name for f in fields(cls)]
+        if not isinstance(data, dict) or any(name not in data for name in names if name not in later):
+            raise InputError("a field is missing")
+        record = cls(**{name: data[name] for name in names if name in data})
         for name, kind in _KINDS.items():
             if not isinstance(getattr(record, name), kind):
-                raise ValueError(f"{name} is {getattr(record, name)!r}")
+                raise InputError(f"{name} is {shown(getattr(record, name))}")
         if record.key != content_key(record.config):
-            raise ValueError("its key is not the hash of its configuration")
-        if not math.isfinite(record.seconds):
-            raise ValueError(f"seconds is {record.seconds}")
+            raise InputError("its key is not the hash of its configuration")
         wrong = [x for x in record.accuracies if not (isinstance(x, int | float) and 0 <= x <= 100 + 1e-9)]
         if wrong:
-            raise ValueError(f"an accuracy is {wrong[0]!r}, which is no percentage")
+            raise InputError(f"an accuracy is {shown(wrong[0])}, which is no percentage")
         n_tasks = record.config.get("n_tasks")
         if not isinstance(n_tasks, int) or not record.accuracies or not (record.whole or record.limit):
-            raise ValueError(f"{len(record.accuracies)} accuracies for {n_tasks} tasks")
+            raise InputError(f"{len(record.accuracies)} accuracies for {shown(n_tasks)} tasks")
         return record
 
 
@@ -119,55 +117,63 @@ class RecordStore:
     Parameters
     ----------
     out : path
-        The folder that ``records`` is made in.
+        The output folder, in which ``records`` is made.
     writes : sequence of str
-        Names of files that will be written into ``out``. Where one is there already and no record is, it is somebody's
-        own, and the folder is refused.
+        Names of files that will be written into ``out``. Where one exists already and no record does, it is not ours,
+        and the folder is refused.
     """
 
     def __init__(self, out: str | Path, writes: Sequence[str] = ()) -> None:
         self.folder = Path(out) / "records"
-        theirs = [name for name in writes if (Path(out) / name).exists()]
-        if theirs and not any(_NAME.fullmatch(path.name) for path in self.folder.glob("*.json")):
+        existing = [name for name in writes if (Path(out) / name).exists()]
+        if existing and not any(_NAME.fullmatch(path.name) for path in self.folder.glob("*.json")):
             raise InputError(
-                f"--out {str(out)!r} holds {theirs[0]} and no records, so it is not of an earlier run, and that file "
-                "would be replaced. Name another folder, or move the file."
+                f"the output folder {str(out)!r} holds {existing[0]} and no records, so it is not of an earlier run, "
+                "and that file would be replaced. Name another folder, or move the file."
             )
-        try:
+        with writing(out, "Records are written into a folder. Name a new one, or one of an earlier run."):
             self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f"--out {str(out)!r} cannot be made a folder ({error.strerror}); records are written into a folder. "
-                "Name a new folder, or one of an earlier run."
-            ) from error
 
     def __contains__(self, key: str) -> bool:
-        return (self.folder / f"{key}.json").exists()
+        return exists(self.folder / f"{key}.json")
 
     def get(self, key: str) -> Record | None:
         """The record of a cell, or None if there is none that can be used."""
         path = self.folder / f"{key}.json"
-        try:
-            record = Record.from_json(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        if key not in self:
             return None
-        except (OSError, ValueError) as error:
+        check_file(path, "a record (JSON)", most=TEXT_BYTES, error=InputError)
+        try:
+            record = Record.from_json(path.read_bytes())
+        except InputError as error:
             warnings.warn(f"{path} is not a whole record ({error}); its cell is run again.", A2LPWarning, stacklevel=2)
             return None
         return record if record.key == key else None
 
     def put(self, record: Record) -> None:
         """Write a record; a reader sees all of it or nothing."""
-        write_text(self.folder / f"{record.key}.json", record.to_json())
+        remedy = "Check the folder's permissions and its space; the same command then continues from there."
+        write_text(self.folder / f"{record.key}.json", record.to_json(), remedy)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file; a reader sees all of it or nothing."""
-    try:
-        with replacing(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-    except OSError as error:
+def read_records(folder: str | Path) -> list[Record]:
+    """The records of an earlier ``out`` folder, or of a folder of record files; warns of files that are none."""
+    inner = Path(folder) / "records"
+    where = inner if inner.is_dir() else Path(folder)
+    if not where.is_dir():
         raise InputError(
-            f"{path} cannot be written ({error.strerror}). Check the folder's permissions and its space; the same "
-            "command then goes on from there."
-        ) from error
+            f"there is no folder {str(folder)!r}; records are read from a folder that `a2lp bench --out` or "
+            "`a2lp reproduce --out` wrote. Name one, or leave --records out for the published numbers alone."
+        )
+    found = []
+    for path in sorted(where.glob("*.json")):
+        try:
+            check_file(path, "a record (JSON)", most=TEXT_BYTES, error=InputError)
+            record = Record.from_json(path.read_bytes())
+            if record.key != path.stem:
+                raise InputError("its name is not the hash of its configuration")
+        except InputError as error:
+            warnings.warn(f"{path} is left out: it is not a whole record ({error}).", A2LPWarning, stacklevel=2)
+        else:
+            found.append(record)
+    return found

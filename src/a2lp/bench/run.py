@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,7 +10,7 @@ from typing import Any
 
 from a2lp import environment
 from a2lp.arrays import to_numpy
-from a2lp.bench.protocol import Cell
+from a2lp.bench.protocol import Cell, Episodes
 from a2lp.bench.records import Record, RecordStore
 from a2lp.errors import InputError, MissingExtraError
 from a2lp.methods.base import Method
@@ -17,7 +18,10 @@ from a2lp.tasks.batch import TaskBatch
 
 Progress = Callable[[Cell, int], None]
 
-BLOCK = 100  # tasks whose vectors are gathered at a time, so memory does not grow with their number
+HOST_BLOCK = 100  # tasks gathered at a time on the CPU, where larger blocks bring nothing and memory stays small
+DEVICE_BYTES = 2 << 30  # vectors gathered at a time for an accelerator; also a bound on memory of the host
+
+_log = logging.getLogger(__name__)
 
 
 def run(
@@ -28,7 +32,7 @@ def run(
     limit: float | None = None,
     keep_going: bool = False,
 ) -> list[Record]:
-    """The records of some cells, in their order; what ``store`` has already is not run again.
+    """The records of some cells, in their order; those that ``store`` has already are not run again.
 
     Parameters
     ----------
@@ -39,37 +43,30 @@ def run(
     progress : callable, optional
         Called as ``progress(cell, n_done)`` with the number of tasks done, from 0 to all of them.
     limit : float, optional
-        Seconds of prediction after which a cell is stopped; its record has the tasks that were done, and goes on from
-        there under a higher limit.
+        Seconds of prediction after which a cell is stopped. Its record has the tasks that were done; with a higher
+        limit it is continued from there, on the same machine and code.
     keep_going : bool
         Whether a method that raises an error is recorded as failed and the others go on. Where all fail, the first
         error is raised.
     """
-    report = progress or no_progress
+    if store is not None:
+        done = sum(cell.key in store for cell in cells)
+        if done:
+            _log.info("%d of %d cells are in %s and are not run again.", done, len(cells), store.folder)
     records: list[Record] = []
     first_error: Exception | None = None
     for cell in cells:
         try:
-            records.append(_finished(cell, store, report, limit))
+            records.append(_finished(cell, store, progress or no_progress, limit))
         except Exception as error:
             if not keep_going:
                 raise
             first_error = first_error or error
-            reason = f"{type(error).__name__}: {error}"
-            records.append(replace(new_record(cell.config, cell.key, [], 0.0, "", method=cell.method), failed=reason))
+            failed = new_record(cell.config, cell.key, [], 0.0, "", method=cell.method)
+            records.append(replace(failed, failed=f"{type(error).__name__}: {error}"))
     if first_error is not None and all(record.failed for record in records):
         raise first_error
     return records
-
-
-def kept(store: RecordStore | None, key: str, make: Callable[[], Record]) -> Record:
-    """The record that the store has under a key, or a new one, which it has from now on."""
-    record = store.get(key) if store else None
-    if record is None:
-        record = make()
-        if store:
-            store.put(record)
-    return record
 
 
 def _finished(cell: Cell, store: RecordStore | None, progress: Progress, limit: float | None) -> Record:
@@ -87,14 +84,22 @@ def measure(cell: Cell, progress: Progress, limit: float | None = None, begun: R
     """Run one cell, from the start or from where an earlier record of it stopped."""
     features, tasks = cell.episodes.features.features, cell.episodes.tasks
     move = mover(cell.device)
+    if begun is not None and not _same_origin(begun, environment.stamp(cell.device)):
+        begun = None  # a record has one stamp: all of it is measured by the same code on the same machine
     accuracies: list[float] = list(begun.accuracies) if begun else []
     seconds, engine = (begun.seconds, begun.engine) if begun else (0.0, "")
-    size = BLOCK
+    largest = block_size(cell.device, bytes_per_task(cell.episodes), free_memory(cell.device))
     progress(cell, 0)
     start = time.perf_counter()
-    cell.method.predict(move(tasks[:1].batch(features)))  # what is compiled or loaded at first is not the method's time
-    if limit is not None:
-        size = _block(limit - seconds, time.perf_counter() - start, 1)
+    cell.method.predict(move(tasks[:1].batch(features)))  # compiling and loading is not the method's time
+
+    def next_size(took: float, n_tasks: int) -> int:
+        """How many tasks to do next so that the limit is not passed by much, if the last ones took so long."""
+        if limit is None:
+            return largest
+        return max(1, min(largest, int((limit - seconds) / (took / n_tasks + 1e-9))))
+
+    size = next_size(time.perf_counter() - start, 1)
     while len(accuracies) < len(tasks) and (limit is None or seconds < limit or not accuracies):
         part = tasks[len(accuracies) : len(accuracies) + size]
         batch = move(part.batch(features))
@@ -106,16 +111,45 @@ def measure(cell: Cell, progress: Progress, limit: float | None = None, begun: R
         accuracies += (100.0 * (answers == part.query_labels).mean(axis=1)).tolist()
         engine = prediction.engine
         progress(cell, len(accuracies))
-        if limit is not None:
-            size = _block(limit - seconds, took, len(part))
+        size = next_size(took, len(part))
     stopped = limit if len(accuracies) < len(tasks) else None
     record = new_record(cell.config, cell.key, accuracies, seconds, engine, method=cell.method)
     return replace(record, limit=stopped)
 
 
-def _block(left: float, took: float, n: int) -> int:
-    """How many tasks to do next so that a limit is not passed by much, if the last ``n`` took so long."""
-    return max(1, min(BLOCK, int(left / (took / n + 1e-9))))
+def _same_origin(record: Record, stamp: dict[str, Any]) -> bool:
+    """Whether a record was made by this code, on this machine; versions of what is not loaded yet are unknown."""
+    versions = all(record.versions.get(name) == version for name, version in stamp["versions"].items())
+    return versions and record.hardware == stamp["hardware"] and record.commit == stamp["commit"]
+
+
+def block_size(device: str, task_bytes: int, free_bytes: int | None) -> int:
+    """How many tasks are gathered and predicted at a time.
+
+    An eighth of the memory that is free on the device, if that is known, is for their vectors, the rest for what
+    methods compute.
+    """
+    if device in ("cpu", "torch"):
+        return HOST_BLOCK
+    budget = DEVICE_BYTES // 8 if free_bytes is None else min(DEVICE_BYTES, free_bytes // 8)
+    return max(1, budget // task_bytes)
+
+
+def bytes_per_task(episodes: Episodes) -> int:
+    """Bytes of the float32 vectors of a task."""
+    tasks = episodes.tasks
+    unlabelled = 0 if tasks.unlabelled is None else tasks.unlabelled.shape[1]
+    vectors = tasks.support.shape[1] + tasks.query.shape[1] + unlabelled
+    return 4 * int(vectors) * int(episodes.features.features.shape[1])
+
+
+def free_memory(device: str) -> int | None:
+    """Bytes that are free on a CUDA device; None for others."""
+    if not device.startswith("cuda"):
+        return None
+    import torch
+
+    return int(torch.cuda.mem_get_info(device)[0])
 
 
 def new_record(
@@ -128,7 +162,7 @@ def new_record(
     *,
     method: Method,
 ) -> Record:
-    """A record of now and here."""
+    """A record of this moment, on this machine."""
     return Record(
         key=key,
         config=config,
@@ -169,4 +203,4 @@ def mover(device: str) -> Callable[[TaskBatch], TaskBatch]:
 
 
 def no_progress(cell: Cell, done: int) -> None:
-    """For those who do not want to know."""
+    """A progress callback that does nothing."""

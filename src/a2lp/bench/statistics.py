@@ -1,4 +1,4 @@
-"""Means over tasks, the intervals that belong to them, and what many comparisons at once can tell."""
+"""Means over tasks with their intervals, paired differences, and tests for many comparisons at once."""
 
 from __future__ import annotations
 

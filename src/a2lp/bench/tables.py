@@ -1,9 +1,10 @@
-"""Tables and how they are written; a sweep's records as one."""
+"""Tables of results, and how they are written: Markdown and LaTeX for reading, CSV and JSON for programs."""
 
 from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -12,68 +13,91 @@ from typing import Any, NamedTuple
 
 from a2lp.bench.records import Record
 
-Row = dict[str, Any]
+FlatRow = dict[str, Any]  # of CSV and JSON
 
 
 class Entry(NamedTuple):
-    """A field of a table; ``best`` ones are set in bold."""
+    """A field of a table.
 
-    text: str
+    Attributes
+    ----------
+    text : str
+    mean : float
+        The mean accuracy, which the best entry of a column is chosen by; NaN for everything else.
+    best : bool
+        Whether it is set in bold.
+    keys : tuple of str
+        The records that the number comes from.
+    """
+
+    text: str = ""
+    mean: float = math.nan
     best: bool = False
+    keys: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Block:
-    """Rows that show one quantity."""
+class Row(NamedTuple):
+    """The entries of one method; ``published`` ones are quoted, all others measured."""
+
+    label: str
+    entries: tuple[Entry, ...]
+    published: bool = False
+
+
+class Section(NamedTuple):
+    """Rows under one heading, such as a quantity or a network."""
 
     title: str
-    rows: tuple[tuple[str, tuple[Entry, ...]], ...]
+    rows: tuple[Row, ...]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Blocks over the same columns; a column has a group (the preprocessing) and a name (the shots)."""
+    """Sections over the same columns.
+
+    Attributes
+    ----------
+    columns : tuple of (str, str)
+        A group, such as the preprocessing, and a name, such as the number of shots.
+    notes : tuple of str
+        What marks and names mean.
+    commands : tuple of (str, str)
+        What is missing, and the command that would measure it.
+    """
 
     title: str
     columns: tuple[tuple[str, str], ...]
-    blocks: tuple[Block, ...]
+    sections: tuple[Section, ...]
     notes: tuple[str, ...] = ()
+    commands: tuple[tuple[str, str], ...] = ()
 
 
-def sweep_rows(records: Sequence[Record], swept: Sequence[str]) -> list[Row]:
-    """One flat row for each record, best parameters first, by mean accuracy over the numbers of shots."""
-    groups = _by_params(records, swept)
-    rows = []
-    for rank, (params, members) in enumerate(groups, start=1):
-        mean = _mean_of_means(members)
-        for record in members:
-            rows.append(plain_row(record) | {"rank": rank, "mean_over_shots": mean} | dict(params))
-    return rows
+def mark_best(sections: Sequence[Section]) -> tuple[Section, ...]:
+    """Mark the highest mean of each column over some sections, among published entries and among measured ones."""
+    highest: dict[tuple[bool, int], float] = {}
+    for row in (row for section in sections for row in section.rows):
+        for column, entry in enumerate(row.entries):
+            if not math.isnan(entry.mean):
+                where = (row.published, column)
+                highest[where] = max(highest.get(where, -math.inf), entry.mean)
+
+    def marked(row: Row) -> Row:
+        return row._replace(
+            entries=tuple(
+                entry._replace(best=entry.mean == highest.get((row.published, column)))
+                for column, entry in enumerate(row.entries)
+            )
+        )
+
+    return tuple(section._replace(rows=tuple(map(marked, section.rows))) for section in sections)
 
 
-def sweep_table(records: Sequence[Record], swept: Sequence[str]) -> Table:
-    """Rows are sets of parameters, the best first; columns are shots, and their mean."""
-    groups = _by_params(records, swept)
-    config = records[0].config
-    shots = [record.config["n_shot"] for record in groups[0][1]]
-    rows = []
-    for rank, (params, members) in enumerate(groups):
-        texts = [plus_minus(*record.accuracy) for record in members]
-        if len(members) > 1:
-            texts.append(f"{_mean_of_means(members):.2f}")
-        rows.append((format_params(params), tuple(Entry(text, rank == 0) for text in texts)))
-    names = [f"{k}-shot" for k in shots] + (["mean"] if len(shots) > 1 else [])
-    group = "" if "preprocess" in swept else config["preprocess"]
-    columns = tuple((group, name) for name in names)
-    return Table(f"{config['method']}: {describe(config)}", columns, (Block("accuracy, %", tuple(rows)),))
-
-
-def to_json(rows: Sequence[Row]) -> str:
-    """Rows as a JSON list; what is not a number is null."""
+def to_json(rows: Sequence[FlatRow]) -> str:
+    """Rows as a JSON list; NaN and infinity become null."""
     return json.dumps([{k: _or_null(v) for k, v in row.items()} for row in rows], indent=2, allow_nan=False)
 
 
-def to_csv(rows: Sequence[Row]) -> str:
+def to_csv(rows: Sequence[FlatRow]) -> str:
     """Rows as CSV with a header."""
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
@@ -83,35 +107,37 @@ def to_csv(rows: Sequence[Row]) -> str:
 
 
 def to_markdown(table: Table) -> str:
-    """The table as GitHub's Markdown has it."""
+    """The table, its notes and its commands as GitHub's Markdown."""
     names = [f"{name}, {group}" if group else name for group, name in table.columns]
     lines = [table.title]
-    for block in table.blocks:
-        lines += ["", "| " + " | ".join([block.title, *names]) + " |", "| --- |" + " ---: |" * len(names)]
-        for label, entries in block.rows:
-            texts = [f"**{e.text}**" if e.best else e.text for e in entries]
-            lines.append("| " + " | ".join([label, *texts]) + " |")
-    lines += ["", *(f"- {note}".replace("- *", "- \\*") for note in table.notes)] if table.notes else []
-    return "\n".join(lines)
+    for section in table.sections:
+        lines += ["", "| " + " | ".join([section.title, *names]) + " |", "| --- |" + " ---: |" * len(names)]
+        for row in section.rows:
+            texts = [f"**{e.text}**" if e.best else e.text for e in row.entries]
+            lines.append("| " + " | ".join([row.label, *texts]) + " |")
+    notes = [f"- {note}".replace("- *", "- \\*") for note in table.notes]
+    notes += [f"- – {what}: `{command}`" for what, command in table.commands]
+    return "\n".join([*lines, "", *notes] if notes else lines)
 
 
 def to_latex(table: Table) -> str:
-    """The table for LaTeX with booktabs."""
+    """The table for LaTeX with booktabs, its notes below it, its commands as comments."""
     n = len(table.columns)
-    groups = _runs([group for group, _ in table.columns])
-    header = [rf"\multicolumn{{{count}}}{{c}}{{{tex(group)}}}" for group, count in groups]
+    groups = [(group, len(list(same))) for group, same in itertools.groupby(group for group, _ in table.columns)]
+    header = [rf"\multicolumn{{{count}}}{{c}}{{{_tex(group)}}}" for group, count in groups]
     lines = [f"% {table.title}", r"\begin{tabular}{l" + "c" * n + "}", r"\toprule"]
     if any(group for group, _ in groups):
         lines.append(" & ".join(["", *header]) + r" \\")
-    lines.append(" & ".join(["", *(tex(name) for _, name in table.columns)]) + r" \\")
-    for block in table.blocks:
-        lines += [r"\midrule", rf"\multicolumn{{{n + 1}}}{{l}}{{\emph{{{tex(block.title)}}}}} \\"]
-        for label, entries in block.rows:
-            texts = [tex(e.text.replace("-", "\u2212")) for e in entries]
-            texts = [rf"\textbf{{{text}}}" if e.best else text for e, text in zip(entries, texts, strict=True)]
-            lines.append(" & ".join([tex(label), *texts]) + r" \\")
-    notes = [rf"\par{{\footnotesize {tex(note)}\par}}" for note in table.notes]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *notes])
+    lines.append(" & ".join(["", *(_tex(name) for _, name in table.columns)]) + r" \\")
+    for section in table.sections:
+        lines += [r"\midrule", rf"\multicolumn{{{n + 1}}}{{l}}{{\emph{{{_tex(section.title)}}}}} \\"]
+        for row in section.rows:
+            texts = [_tex(e.text.replace("-", "\u2212")) for e in row.entries]
+            texts = [rf"\textbf{{{text}}}" if e.best else text for e, text in zip(row.entries, texts, strict=True)]
+            lines.append(" & ".join([_tex(row.label), *texts]) + r" \\")
+    lines += [r"\bottomrule", r"\end{tabular}" + (r"\par" if table.notes else "")]
+    lines += [rf"{{\footnotesize {_tex(note)}\par}}" for note in table.notes]
+    return "\n".join([*lines, *(f"% {what}: {command}" for what, command in table.commands)])
 
 
 def describe(config: Mapping[str, Any]) -> str:
@@ -123,19 +149,14 @@ def describe(config: Mapping[str, Any]) -> str:
     )
 
 
-def format_params(params: Mapping[str, Any]) -> str:
-    """Parameters as ``alpha=0.8 steps=100``."""
-    return " ".join(f"{name}={value}" for name, value in params.items())
-
-
 def plus_minus(mean: float, ci95: float, *, sign: bool = False) -> str:
     """A mean and its interval, as ``78.93 ±0.79``."""
     number = f"{mean:+.2f}" if sign else f"{mean:.2f}"
     return number if math.isnan(ci95) else f"{number} ±{ci95:.2f}"
 
 
-def plain_row(record: Record) -> Row:
-    """What a record says, without comparing it."""
+def flat_row(record: Record) -> FlatRow:
+    """A record in one row of CSV or JSON."""
     config, accuracy = record.config, record.accuracy
     return {
         "method": config["method"],
@@ -152,36 +173,12 @@ def plain_row(record: Record) -> Row:
     }
 
 
-def _by_params(records: Sequence[Record], swept: Sequence[str]) -> list[tuple[Row, list[Record]]]:
-    """Records grouped by the swept parameters, the best group first."""
-    groups: dict[str, tuple[Row, list[Record]]] = {}
-    for record in records:
-        params = {name: record.config["params"][name] for name in swept}
-        groups.setdefault(json.dumps(params), (params, []))[1].append(record)
-    return sorted(groups.values(), key=lambda group: -_mean_of_means(group[1]))
-
-
-def _mean_of_means(records: Sequence[Record]) -> float:
-    return sum(record.accuracy.mean for record in records) / len(records)
-
-
 def _or_null(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _runs(names: Sequence[str]) -> list[tuple[str, int]]:
-    """Equal neighbours with their counts."""
-    runs: list[tuple[str, int]] = []
-    for name in names:
-        if runs and runs[-1][0] == name:
-            runs[-1] = (name, runs[-1][1] + 1)
-        else:
-            runs.append((name, 1))
-    return runs
-
-
-def tex(text: str) -> str:
-    """Text with what LaTeX would read as its own escaped."""
+def _tex(text: str) -> str:
+    """Text with the characters escaped that are special to LaTeX."""
     for character in "&%$#_{}":
         text = text.replace(character, "\\" + character)
     return text.replace("±", r"$\pm$").replace("\u2212", "$-$")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from typing import Annotated, Any, TextIO
@@ -26,23 +27,41 @@ from a2lp.errors import A2LPError, A2LPWarning, DatasetError
 
 
 class _Group(TyperGroup):
-    """Turns the errors that users can mend into one paragraph; anything else is a bug and keeps its traceback."""
+    """Turns the errors that users can correct into one paragraph; anything else is a bug and keeps its traceback.
+
+    Warnings of the library, and what the bench logs, are notes on stderr.
+    """
 
     def invoke(self, ctx: Any) -> Any:
+        log = logging.getLogger("a2lp.bench")
+        handler = _Notes()
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("default", A2LPWarning)  # a note each, said once
+                warnings.simplefilter("default", A2LPWarning)  # each text once
                 warnings.showwarning = _show_warning
                 return super().invoke(ctx)
-        except DatasetError as error:  # shows trees of files, so its lines stay
+        except DatasetError as error:  # shows trees of files, so its line breaks stay
             typer.echo(f"error: {error}", err=True)
             raise typer.Exit(2) from error
         except A2LPError as error:
-            _say(f"error: {error}")
+            _print_paragraph(f"error: {error}")
             raise typer.Exit(2) from error
         except KeyboardInterrupt as error:
-            _say("interrupted: with --out, finished cells are kept, and the same command goes on from there.")
+            _print_paragraph(
+                "interrupted: with --out, finished cells are kept, and the same command continues from there."
+            )
             raise typer.Exit(130) from error
+        finally:
+            log.removeHandler(handler)
+
+
+class _Notes(logging.Handler):
+    """Prints what the library logs as notes."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _print_paragraph(f"note: {record.getMessage()}")
 
 
 app = typer.Typer(
@@ -87,7 +106,7 @@ def main() -> None:
     app()
 
 
-def _say(text: str) -> None:
+def _print_paragraph(text: str) -> None:
     typer.echo(" ".join(text.split()), err=True)
 
 
@@ -100,6 +119,6 @@ def _show_warning(
     line: str | None = None,
 ) -> None:
     if issubclass(category, A2LPWarning):
-        _say(f"note: {message}")
+        _print_paragraph(f"note: {message}")
     else:
         sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))

@@ -1,4 +1,4 @@
-"""``a2lp convert``: a feature file of one kind as one of another."""
+"""``a2lp convert``: from one format of feature files to another."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ def convert(
         str,
         typer.Argument(
             help="A feature file (.npz, .npy with its .csv, .safetensors, .parquet, or a pickle of {class: "
-            "vectors}: .plk, .pkl, .pickle), or the name of a bundled set: cub, digits."
+            "vectors}: .plk, .pkl, .pickle), or the name of a bundled set: cub, cifar_fs, digits."
         ),
     ],
     target: Annotated[
         Path,
-        typer.Argument(help="The file to write; its extension says which kind: .npz, .npy, .safetensors or .parquet."),
+        typer.Argument(help="The file to write; its extension is its format: .npz, .npy, .safetensors or .parquet."),
     ],
-    force: Annotated[bool, typer.Option("--force", help="Replace the target where it exists.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the target if it exists.")] = False,
 ) -> None:
     """Convert a feature file to another format, without losing or rounding anything."""
     from rich.console import Console

@@ -1,4 +1,4 @@
-"""``a2lp methods``: what there is, and what each assumes."""
+"""``a2lp methods``: the methods, and what each assumes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import typer
 
 def methods() -> None:
     """List the methods, one line each; in brackets what a method assumes or needs."""
-    from a2lp.methods.registry import methods as registered
+    from a2lp.methods.registry import list_methods as registered
 
     lines = registered()
     width = max(map(len, lines))
@@ -17,15 +17,15 @@ def methods() -> None:
 
 
 def _assumptions(name: str) -> list[str]:
-    """What a method with its defaults takes for granted; why it cannot run, where it cannot."""
+    """What a method with its defaults assumes; why it cannot run, where it cannot."""
     from a2lp.methods.registry import create
 
     try:
         method = create(name)
-    except Exception as error:  # of a plug-in it may be any, and the list goes on
+    except Exception as error:  # a plug-in may raise any, and the list goes on
         return [f"cannot be used: {type(error).__name__}: {error}"]
     found = {
-        "takes classes to be equally frequent": method.uniform,
+        "assumes equally many queries of each class": method.uniform,
         "uses statistics of base classes": method.reads_statistics,
         "needs weights from a2lp meta-train": hasattr(method, "weights"),
     }

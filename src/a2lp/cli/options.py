@@ -5,14 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from a2lp.errors import InputError, UnknownNameError
-
-if TYPE_CHECKING:
-    from a2lp.features import BaseStatistics
 
 FORMATS = ("table", "markdown", "latex", "csv", "json")
 
@@ -21,15 +18,12 @@ Features = Annotated[
 ]
 Shots = Annotated[str, typer.Option(help="Labelled examples per class.", metavar="LIST")]
 Ways = Annotated[int, typer.Option(help="Classes of a task.")]
-Queries = Annotated[
-    int, typer.Option(help="Queries per class; the dirichlet and k_eff samplers take ways x queries in all.")
-]
+Queries = Annotated[int, typer.Option(help="Queries per class; for dirichlet and k_eff, on average.")]
 Tasks = Annotated[int, typer.Option(help="How many tasks.")]
-Sampler = Annotated[str, typer.Option(help="Who draws the tasks: balanced, dirichlet, k_eff or semi_supervised.")]
-Samplers = Annotated[
-    str, typer.Option(help="Who draws the tasks: balanced, dirichlet, k_eff or semi_supervised.", metavar="LIST")
+SAMPLER_HELP = "How tasks are drawn: balanced, dirichlet, k_eff, semi_supervised or authors."
+Seed = Annotated[
+    int | None, typer.Option(help="Seed of the tasks; 0 by default. Tasks of authors.dataset have its published seed.")
 ]
-Seed = Annotated[int, typer.Option(help="Seed of the tasks.")]
 Settings = Annotated[
     list[str],
     typer.Option("--set", help="A parameter of a method or sampler; may be repeated.", metavar="NAME.PARAM=VALUE"),
@@ -46,7 +40,7 @@ Engine = Annotated[str, typer.Option(help="Engine of the methods that have one."
 Device = Annotated[str, typer.Option(help="cpu (NumPy), torch (torch on the CPU), or cuda.")]
 Out = Annotated[
     str | None,
-    typer.Option(help="Folder for records, table and report; a run that was interrupted goes on.", metavar="DIR"),
+    typer.Option(help="Folder for records, table and report; an interrupted run continues.", metavar="DIR"),
 ]
 Format = Annotated[str, typer.Option(help="What is printed: table, markdown, latex, csv or json.", metavar="NAME")]
 
@@ -55,7 +49,7 @@ def names(text: str, option: str) -> list[str]:
     """A comma-separated list, each name once."""
     found = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not found:
-        raise InputError(f"{option} is {text!r}, an empty list. Give at least one value, separated by commas.")
+        raise InputError(f"{option} {_shown(text)} is an empty list. Give at least one value, separated by commas.")
     return found
 
 
@@ -64,20 +58,18 @@ def whole_numbers(text: str, option: str) -> list[int]:
     found = names(text, option)
     for part in found:
         if not re.fullmatch(r"[0-9]+", part):
-            raise InputError(f"{option} has {part!r}, which is not a whole number. Give them as in {option} 1,5.")
+            raise InputError(f"{option} has {_shown(part)}, which is not a whole number. Write it as in {option} 1,5.")
     return [int(part) for part in found]
 
 
-def settings(texts: Sequence[str], known: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """``a2lp.steps=200`` and the like, as parameters for each name."""
+def settings(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """``a2lp.steps=200`` and the like, as parameters by name."""
     found: dict[str, dict[str, Any]] = {}
     for text in texts:
         match = re.fullmatch(r"([\w-]+)\.(\w+)=(.+)", text)
         if not match:
-            raise InputError(f"--set {text!r} is not NAME.PARAM=VALUE. Write it as in --set a2lp.steps=200.")
+            raise InputError(f"--set {_shown(text)} is not NAME.PARAM=VALUE. Write it as in --set a2lp.steps=200.")
         name, param, value = match.groups()
-        if name not in known:
-            raise UnknownNameError("name in --set:", name, known)
         found.setdefault(name, {})[param] = _value(value)
     return found
 
@@ -88,29 +80,22 @@ def grid(texts: Sequence[str]) -> dict[str, list[Any]]:
     for text in texts:
         match = re.fullmatch(r"(\w+)=(.+)", text)
         if not match:
-            raise InputError(f"--grid {text!r} is not PARAM=VALUE,VALUE. Write it as in --grid alpha=0.5,0.8.")
+            raise InputError(f"--grid {_shown(text)} is not PARAM=VALUE,VALUE. Write it as in --grid alpha=0.5,0.8.")
         values = _value(f"({match[2]},)")
         found[match[1]] = list(values) if isinstance(values, tuple) else names(match[2], "--grid")
-    if not found:
-        raise InputError("a sweep needs something to vary. Give it at least one --grid, such as --grid alpha=0.5,0.8.")
     return found
 
 
-def base_statistics(base: str | None, features: str) -> BaseStatistics | None:
-    """Statistics of the base classes: those that were named, else those that a bundled set brings."""
-    from a2lp.features import load_base
-    from a2lp.features.bundled import BUNDLED, base_of
-
-    if base is not None:
-        return load_base(base)
-    return base_of(features) if features in BUNDLED else None
-
-
-def known_format(name: str) -> str:
-    """The name, if it is one of the formats."""
+def check_format(name: str) -> None:
+    """Raise UnknownNameError unless the name is one of the formats."""
     if name not in FORMATS:
         raise UnknownNameError("format", name, FORMATS)
-    return name
+
+
+def _shown(text: str) -> str:
+    from a2lp.checks import shown  # loads NumPy, which --help does without
+
+    return shown(text)
 
 
 def _value(text: str) -> Any:

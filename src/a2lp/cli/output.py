@@ -1,4 +1,4 @@
-"""What commands show: a progress bar and notes on stderr, a table on stdout."""
+"""What the commands of the bench show: a progress bar and notes on stderr, a table on stdout."""
 
 from __future__ import annotations
 
@@ -13,17 +13,15 @@ from rich.text import Text
 
 from a2lp.bench import tables
 from a2lp.bench.protocol import Cell
-from a2lp.bench.records import Record, RecordStore, write_text
-from a2lp.bench.run import Progress, run
+from a2lp.bench.run import Progress
 from a2lp.cli.progress import bar_on_stderr
-from a2lp.errors import MissingExtraError
 
 _PADDING = 3  # beside each column of a table
-_TITLES = 22  # titles of blocks are broken into lines of this width: "seconds per 1000 tasks"
+_TITLES = 22  # titles of sections are broken into lines of this width: "seconds per 1000 tasks"
 
 
 def note(text: str) -> None:
-    """Say something beside the result."""
+    """Print something that is not part of the result."""
     typer.echo(text, err=True)
 
 
@@ -42,23 +40,7 @@ def progress_bar(what: str) -> Iterator[Progress]:
         yield report
 
 
-def run_cells(
-    what: str,
-    cells: Sequence[Cell],
-    store: RecordStore | None,
-    *,
-    limit: float | None = None,
-    keep_going: bool = False,
-) -> list[Record]:
-    """Run cells under a progress bar, after a note on how many of them were done before."""
-    done = 0 if store is None else sum(cell.key in store for cell in cells)
-    if store is not None and done:
-        note(f"note: {done} of {len(cells)} cells are in {store.folder} and are not run again.")
-    with progress_bar(what) as progress:
-        return run(cells, store, progress, limit=limit, keep_going=keep_going)
-
-
-def emit(style: str, rows: Sequence[tables.Row], table: tables.Table) -> None:
+def emit(style: str, rows: Sequence[tables.FlatRow], table: tables.Table) -> None:
     """Print a result in one of the formats."""
     if style == "json":
         typer.echo(tables.to_json(rows))
@@ -69,25 +51,28 @@ def emit(style: str, rows: Sequence[tables.Row], table: tables.Table) -> None:
     elif style == "latex":
         typer.echo(tables.to_latex(table))
     else:
-        _print(table, Console())
+        print_table(table)
 
 
-def _print(table: tables.Table, console: Console) -> None:
-    """The table in the terminal, in as many pieces as its width asks for."""
+def print_table(table: tables.Table) -> None:
+    """Print a table in the terminal, in as many pieces as its width needs, with its notes and commands."""
+    console = Console()
     console.print(Text(table.title, style="bold"))
     for part in _pieces(table, console.width):
         console.print(_rich(table, part))
-    for note in table.notes:
-        console.print(Text(note))
+    for text in table.notes:
+        console.print(Text(text))
+    for what, command in table.commands:
+        typer.echo(f"– {what}:\n    {command}")  # not wrapped, so that it can be copied
 
 
 def _pieces(table: tables.Table, width: int) -> Iterator[slice]:
     """Columns that fit beside the labels, as many at a time as the width allows."""
-    rows = [row for block in table.blocks for row in block.rows]
+    rows = [row for section in table.sections for row in section.rows]
     labels = 2 + _label_width(table)  # and what is left and right of the table
     start, used = 0, labels
     for i, head in enumerate(table.columns):
-        texts = [line for text in head for line in text.splitlines()] + [entries[i].text for _, entries in rows]
+        texts = [line for text in head for line in text.splitlines()] + [row.entries[i].text for row in rows]
         wide = _PADDING + max(map(len, texts))
         if i > start and used + wide > width:
             yield slice(start, i)
@@ -97,8 +82,8 @@ def _pieces(table: tables.Table, width: int) -> Iterator[slice]:
 
 
 def _label_width(table: tables.Table) -> int:
-    titles = min(_TITLES, max(len(block.title) for block in table.blocks))
-    return max([titles, *(2 + len(label) for block in table.blocks for label, _ in block.rows)])
+    titles = min(_TITLES, max(len(section.title) for section in table.sections))
+    return max([titles, *(2 + len(row.label) for section in table.sections for row in section.rows)])
 
 
 def _rich(table: tables.Table, part: slice) -> RichTable:
@@ -106,28 +91,9 @@ def _rich(table: tables.Table, part: slice) -> RichTable:
     shown.add_column("", max_width=_label_width(table))
     for group, name in table.columns[part]:
         shown.add_column(f"{group}\n{name}" if group else name, justify="right", no_wrap=True)
-    for block in table.blocks:
-        shown.add_row(Text(block.title, style="italic"))
-        for label, entries in block.rows:
-            shown.add_row(f"  {label}", *(Text(e.text, style="bold" if e.best else "") for e in entries[part]))
+    for section in table.sections:
+        shown.add_row(Text(section.title, style="italic"))
+        for row in section.rows:
+            shown.add_row(f"  {row.label}", *(Text(e.text, style="bold" if e.best else "") for e in row.entries[part]))
         shown.add_section()
     return shown
-
-
-def write_bench(store: RecordStore, cells: Sequence[Cell], records: Sequence[Record], baseline: str | None) -> None:
-    """Write the table, as text and as rows, and the report beside the records."""
-    from a2lp.bench.bench_tables import bench_rows, bench_table
-    from a2lp.bench.comparison import compare
-    from a2lp.bench.report import write_report
-
-    standings = compare(cells, records)
-    folder = store.folder.parent
-    write_text(folder / "table.md", tables.to_markdown(bench_table(standings, baseline)) + "\n")
-    write_text(folder / "table.csv", tables.to_csv(bench_rows(standings, baseline)) + "\n")
-    try:
-        with progress_bar("report") as progress:
-            path = write_report(cells, records, baseline, store, progress)
-    except MissingExtraError as error:
-        note(f"note: no report.html was written: {error}")
-    else:
-        note(f"report: {path}")

@@ -20,7 +20,7 @@ def reproduce(
     ] = None,
     out: Annotated[
         str,
-        typer.Option(help="Folder for records, tables and report; a run that was interrupted goes on.", metavar="DIR"),
+        typer.Option(help="Folder for records, tables and report; an interrupted run continues.", metavar="DIR"),
     ] = "results",
     tasks: options.Tasks = 1000,
 ) -> None:
@@ -28,29 +28,11 @@ def reproduce(
 
     Files are named after dataset (mini, tiered, cifar_fs, cub), network and split, or say these in their `about`.
     """
-    from a2lp.bench import paper_tables, records
-    from a2lp.bench.paper_report import report_page
-    from a2lp.bench.placing import place, read_records
-    from a2lp.bench.reproduce import find_features, plan_cells
-    from a2lp.cli import output
-    from a2lp.errors import MissingExtraError
+    from a2lp.bench import reproduce
+    from a2lp.cli.output import progress_bar
 
-    found = find_features(data or [])
-    for sentence in found.passed_over:
-        output.note(f"note: passed over: {sentence}")
-    store = records.RecordStore(out, ("tables.md", "tables.tex", "reproduction.html"))
-    for one, features in found.sets.items():
-        output.note(f"{one.title}: {features.name}, {len(features)} vectors of {features.n_classes} classes")
-        output.run_cells(one.title, plan_cells(features, tasks), store)
-
-    shelf = place(read_records(Path(out)))
-    built = [paper_tables.build(number, shelf, out) for number in (1, 2, 3)]
-    for name, write in (("tables.md", paper_tables.to_markdown), ("tables.tex", paper_tables.to_latex)):
-        records.write_text(Path(out) / name, "\n\n".join(map(write, built)) + "\n")
-    try:
-        records.write_text(Path(out) / "reproduction.html", report_page(shelf, out))
-    except MissingExtraError as error:
-        output.note(f"note: no reproduction.html was written: {error}")
+    with progress_bar("reproduce") as progress:
+        found = reproduce(data or (), out, n_tasks=tasks, progress=progress)
     typer.echo(
-        f"{len(shelf.records)} cells are in {out}: see reproduction.html there, or `a2lp tables --records {out}`."
+        f"{len(found.records)} cells are in {out}: see reproduction.html there, or `a2lp tables --records {out}`."
     )

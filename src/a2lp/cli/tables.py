@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from a2lp.errors import UnknownNameError
 
-if TYPE_CHECKING:
-    from a2lp.bench.placing import Shelf
-
 FORMATS = ("terminal", "markdown", "latex", "html")
 TABLES = ("1", "2", "3", "all")
 RESULTS = "results"
 
-Records = Annotated[
-    str | None,
-    typer.Option(
-        help=f"Folder of an earlier --out; {RESULTS} where there is one, else published numbers alone.", metavar="DIR"
-    ),
-]
-
 
 def tables(
-    records: Records = None,
+    records: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Folder of an earlier --out; {RESULTS} where there is one, else published numbers alone.",
+            metavar="DIR",
+        ),
+    ] = None,
     table: Annotated[str, typer.Option(help="1, 2, 3 or all.", metavar="NUMBER")] = "all",
     format: Annotated[
         str, typer.Option(help="What is printed: terminal, markdown, latex or html.", metavar="NAME")
@@ -42,35 +38,25 @@ def tables(
             raise UnknownNameError(kind, name, known)
 
     from a2lp.bench import paper_report, paper_tables
-    from a2lp.cli.output import emit
+    from a2lp.bench.paper_records import select_records
+    from a2lp.bench.records import read_records
+    from a2lp.bench.tables import to_latex, to_markdown
+    from a2lp.cli.output import note, print_table
 
     folder = records or (RESULTS if Path(RESULTS).is_dir() else None)
-    shelf = _shelf(folder)
-    numbers = (1, 2, 3) if table == "all" else (int(table),)
-    built = [paper_tables.build(number, shelf, folder or RESULTS) for number in numbers]
-    if trace:
-        typer.echo("\n".join(line for one in built for line in paper_tables.trace(one)))
-    elif format == "html":
-        typer.echo(paper_report.tables_page(built, shelf))
-    elif format == "markdown":
-        typer.echo("\n\n".join(map(paper_tables.to_markdown, built)))
-    elif format == "latex":
-        typer.echo("\n\n".join(map(paper_tables.to_latex, built)))
-    else:
-        for one in built:
-            plain = one.plain
-            narrow = tuple((group.replace("ImageNet", "\nImageNet"), name) for group, name in plain.columns)
-            emit("table", [], dataclasses.replace(plain, columns=narrow))
-            notes = [*one.notes, *(f"{paper_tables.DASH} {what}:\n    {command}" for what, command in one.commands)]
-            typer.echo("\n".join(notes) + "\n")
-
-
-def _shelf(folder: str | None) -> Shelf:
-    """The records of a folder in their places; a note says which have none."""
-    from a2lp.bench.placing import place, read_records
-    from a2lp.cli.output import note
-
-    shelf = place([] if folder is None else read_records(Path(folder)))
-    for reason, count in shelf.left_out.items():
+    ours = select_records([] if folder is None else read_records(folder))
+    for reason, count in ours.left_out.items():
         note(f"note: {count} of the records of {folder} are not in the tables: {reason}.")
-    return shelf
+    numbers = paper_tables.NUMBERS if table == "all" else (int(table),)
+    made = [paper_tables.paper_table(number, ours, folder or RESULTS) for number in numbers]
+    if trace:
+        typer.echo("\n".join(line for one in made for line in paper_tables.trace(one)))
+    elif format == "html":
+        typer.echo(paper_report.tables_page(made, ours))
+    elif format == "terminal":
+        for one in made:
+            narrow = tuple((group.replace("ImageNet", "\nImageNet"), name) for group, name in one.columns)
+            print_table(dataclasses.replace(one, columns=narrow))
+            typer.echo()
+    else:
+        typer.echo("\n\n".join(map(to_markdown if format == "markdown" else to_latex, made)))

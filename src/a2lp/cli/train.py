@@ -11,21 +11,28 @@ import typer
 from a2lp.errors import InputError
 
 if TYPE_CHECKING:
-    from a2lp.images.training import Look, Report
+    from a2lp.images.training import Evaluation, Report
 
 _BARS = "▁▂▃▄▅▆▇█"
 
 
 def train(
-    config: Annotated[str, typer.Argument(help="The run as a JSON file; configs/ has six.", metavar="CONFIG")],
+    config: Annotated[str, typer.Argument(help="The configuration, a JSON file; configs/ has six.", metavar="CONFIG")],
     data: Annotated[str, typer.Option(help="The dataset's folder.", metavar="DIR")],
     out: Annotated[
-        str, typer.Option(help="Folder for weights, log and record; a run that was killed goes on.", metavar="DIR")
+        str, typer.Option(help="Folder for weights, log and record; a killed run continues there.", metavar="DIR")
     ],
     minutes: Annotated[float | None, typer.Option(help="Length of the schedule, instead of CONFIG's.")] = None,
     epochs: Annotated[float | None, typer.Option(help="Likewise, in epochs.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     workers: Annotated[int | None, typer.Option(help="Threads that decode images; one for each core.")] = None,
+    commit: Annotated[
+        str | None,
+        typer.Option(
+            help="The commit of the code, for the record; by default that of the checkout that a2lp runs from.",
+            metavar="HASH",
+        ),
+    ] = None,
 ) -> None:
     """Train a backbone on base classes, and keep the weights that are best on validation classes."""
     if minutes is not None and epochs is not None:
@@ -36,13 +43,15 @@ def train(
 
     settings = training.TrainConfig.read(config)
     if minutes is not None or epochs is not None:
-        settings = settings.lasting(minutes=minutes, epochs=epochs)
+        settings = settings.with_length(minutes=minutes, epochs=epochs)
     base, val = (load(data, split, dataset=settings.dataset) for split in ("train", "val"))
     try:
         with _display(settings.name) as progress:
-            result = training.train(settings, base, val, out, device=device, workers=workers, progress=progress)
+            result = training.train(
+                settings, base, val, out, device=device, workers=workers, commit=commit, progress=progress
+            )
     except KeyboardInterrupt:
-        typer.echo("interrupted: the same command goes on from the last checkpoint, if there is one.", err=True)
+        typer.echo("interrupted: the same command continues from the last checkpoint, if there is one.", err=True)
         raise typer.Exit(130) from None
     chosen = result.record["views"][str(result.view)]
     typer.echo(
@@ -50,13 +59,13 @@ def train(
         f"view {result.view}, {result.record['seconds']:.0f} s"
     )
     of = "" if settings.dataset is None else f" --dataset {settings.dataset}"
-    with_ = f"--backbone {settings.backbone} --weights {result.weights} --flip --out test.npz"
+    with_ = f"--backbone {settings.backbone} --weights {result.weights} --out test.npz"
     typer.echo(f"next: a2lp embed {data}{of} --split test {with_}", err=True)
 
 
 @contextmanager
 def _display(name: str) -> Iterator[Callable[[Report], None]]:
-    """A bar and the validation curve on a terminal; elsewhere a line for each look."""
+    """A bar and the validation curve on a terminal; elsewhere a line for each evaluation."""
     from rich.console import Console, Group
     from rich.live import Live
     from rich.progress import (
@@ -74,39 +83,33 @@ def _display(name: str) -> Iterator[Callable[[Report], None]]:
         TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn()
     )
     task = bar.add_task(name, total=1.0)
-    looks: list[Look] = []
+    evaluations: list[Evaluation] = []
     live = Live(bar, console=console, transient=True) if console.is_terminal else None
 
     def report(given: Report) -> None:
-        if given.look is not None:
-            looks.append(given.look)
+        if given.evaluation is not None:
+            evaluations.append(given.evaluation)
         if live is None:
-            if given.note is not None or given.look is not None:
-                typer.echo(f"{name}: {given.note or line(looks[-1])}", err=True)
+            if given.note is not None or given.evaluation is not None:
+                typer.echo(f"{name}: {given.note or evaluations[-1]}", err=True)
             return
         speed = f", {given.images / given.seconds:,.0f} images/s" if given.seconds else ""
         bar.update(task, completed=given.done, description=f"{name}: {given.note or 'training'}{speed}")
-        live.update(Group(bar, Text(curve(looks))))
+        live.update(Group(bar, Text(curve(evaluations))))
 
     if live is None:
         yield report
     else:
         with live:
             yield report
-        console.print(Text(curve(looks)))
+        console.print(Text(curve(evaluations)))
 
 
-def line(look: Look) -> str:
-    """One look in words."""
-    seen = "" if look.one_shot is None else f", {look.one_shot:.2f} / {look.five_shot:.2f} on validation classes"
-    return f"epoch {look.epoch:.1f}, {look.seconds:.0f} s, loss {look.loss:.3f}{seen}{' (best)' if look.best else ''}"
-
-
-def curve(looks: Sequence[Look]) -> str:
+def curve(evaluations: Sequence[Evaluation]) -> str:
     """The validation curve in two lines of bars, with the latest numbers."""
-    known = [(look.one_shot, look.five_shot) for look in looks if look.one_shot is not None]
+    known = [(found.one_shot, found.five_shot) for found in evaluations if found.one_shot is not None]
     if not known:
-        return line(looks[-1]) if looks else ""
+        return str(evaluations[-1]) if evaluations else ""
     rows = []
     for shots, values in zip((1, 5), zip(*known, strict=True), strict=True):
         low, high = min(values), max(values)

@@ -1,1 +1,1 @@
-"""Engines: the inner loop of label propagation and A2LP, in several makes under one contract."""
+"""Engines of LP and A2LP, and the contract and the selection that all inner loops share."""

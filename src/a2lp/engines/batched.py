@@ -20,10 +20,9 @@ from a2lp.arrays import (
     kth_largest,
     namespace,
     on_host,
-    one_hot,
 )
 from a2lp.cores import map_on_cores
-from a2lp.engines.contract import Callback, Problem, Result, Settings, Step
+from a2lp.engines.contract import Callback, Points, Result, Settings, Step, batched
 from a2lp.graph import degrees, neighbours, share
 from a2lp.optimizers import Moments
 from a2lp.preprocess import l2
@@ -34,36 +33,29 @@ _HOST_CHUNK_BYTES = 8 << 20
 _DEVICE_CHUNK_BYTES = 2 << 30
 
 
-class Batched:
-    """Array-API engine, chunked over tasks; on NumPy the chunks run on all cores."""
+def run(points: Points, settings: Settings, callback: Callback | None = None) -> Result:
+    """Solve a batch of tasks in the precision that came in; NumPy's in chunks on all cores."""
+    xp = namespace(points.vectors)
+    tasks = int(points.vectors.shape[0])
+    parts = list(chunks(tasks, _chunk_size(points, xp)))
 
-    name = "batched"
+    def solve(part: slice) -> Result:
+        return _solve(points.part(part), settings, callback, part)
 
-    def run(self, problem: Problem, settings: Settings, callback: Callback | None = None) -> Result:
-        """Solve a batch of tasks in the precision that came in."""
-        xp = namespace(problem.support)
-        tasks = int(problem.support.shape[0])
-        parts = list(chunks(tasks, _chunk_size(problem, xp)))
-
-        def solve(part: slice) -> Result:
-            piece = Problem(
-                problem.support[part, ...], problem.rest[part, ...], problem.codes[part, ...], problem.n_classes
-            )
-            return _solve(piece, settings, callback, part)
-
-        # with a callback, one after another: it need not be thread-safe
-        on_cores = is_numpy(xp) and callback is None and len(parts) > 1
-        results = map_on_cores(solve, parts) if on_cores else map(solve, parts)
-        joined: Result = collect(tasks, results)
-        return joined
+    # with a callback, one after another: it need not be thread-safe
+    on_cores = is_numpy(xp) and callback is None and len(parts) > 1
+    joined: Result = collect(tasks, map_on_cores(solve, parts) if on_cores else map(solve, parts))
+    return joined
 
 
-def _chunk_size(problem: Problem, xp: Namespace) -> int:
-    _, s, d = problem.support.shape
-    n = s + problem.rest.shape[1]
-    itemsize = 4 if problem.support.dtype == xp.float32 else 8
+BATCHED = batched(run, shows_steps=True)
+
+
+def _chunk_size(points: Points, xp: Namespace) -> int:
+    (_, n, d), s = points.vectors.shape, points.codes.shape[1]
+    itemsize = 4 if points.vectors.dtype == xp.float32 else 8
     per_task = itemsize * int(12 * n * n + n * d + 8 * s * d)
-    return max(1, (_HOST_CHUNK_BYTES if on_host(problem.support) else _DEVICE_CHUNK_BYTES) // per_task)
+    return max(1, (_HOST_CHUNK_BYTES if on_host(points.vectors) else _DEVICE_CHUNK_BYTES) // per_task)
 
 
 class _Fixed(NamedTuple):
@@ -74,6 +66,7 @@ class _Fixed(NamedTuple):
     rest_best: Array  # (b, m, min(k, m))  largest similarities of each row
     labels: Array  # (b, n, c)  eq. 4
     eye: Array  # (n, n)
+    k: int  # neighbours
 
 
 class _Forward(NamedTuple):
@@ -86,29 +79,23 @@ class _Forward(NamedTuple):
     z: Array  # (b, n, c)
 
 
-def _fix(problem: Problem, k: int) -> _Fixed:
-    xp = namespace(problem.support)
-    rest = problem.rest
-    b, s, _ = problem.support.shape
-    m = rest.shape[1]
+def _fix(points: Points, settings: Settings) -> _Fixed:
+    xp = namespace(points.vectors)
+    rest = points.rest
+    b, m, _ = rest.shape
+    n = points.vectors.shape[1]
+    k = min(settings.n_neighbors, n - 1)
     where = device(rest)
     sim = rest @ xp.matrix_transpose(rest)
     sim = xp.where(xp.eye(m, dtype=xp.bool, device=where), -1.0, xp.clip(sim, min=0.0))
     best = sim if k >= m else xp.sort(sim, axis=-1)[..., m - k :]
-    labels = xp.concat(
-        [
-            one_hot(problem.codes, problem.n_classes, rest.dtype),
-            xp.zeros((b, m, problem.n_classes), dtype=rest.dtype, device=where),
-        ],
-        axis=1,
-    )
-    return _Fixed(rest, sim, best, labels, xp.eye(s + m, dtype=rest.dtype, device=where))
+    labels = xp.concat([points.labels, xp.zeros((b, m, points.n_classes), dtype=rest.dtype, device=where)], axis=1)
+    return _Fixed(rest, sim, best, labels, xp.eye(n, dtype=rest.dtype, device=where), k)
 
 
 def _forward(anchors: Array, fixed: _Fixed, settings: Settings) -> _Forward:
     xp = namespace(anchors)
-    s = anchors.shape[1]
-    k = settings.n_neighbors
+    s, k = anchors.shape[1], fixed.k
     within = anchors @ xp.matrix_transpose(anchors)
     within = xp.where(xp.eye(s, dtype=xp.bool, device=device(anchors)), -1.0, xp.clip(within, min=0.0))
     across = xp.clip(anchors @ xp.matrix_transpose(fixed.rest), min=0.0)  # (b, s, m)
@@ -155,13 +142,13 @@ def _slope(x: Array, gamma: float) -> Array:
     return xp.where(positive, gamma * xp.where(positive, x, xp.ones_like(x)) ** (gamma - 1), xp.zeros_like(x))
 
 
-def _solve(problem: Problem, settings: Settings, callback: Callback | None, tasks: slice) -> Result:
+def _solve(points: Points, settings: Settings, callback: Callback | None, tasks: slice) -> Result:
     """Algorithm 1 for a chunk of tasks."""
-    xp = namespace(problem.support)
-    b, s, _ = problem.support.shape
-    where = device(problem.support)
-    fixed = _fix(problem, settings.n_neighbors)
-    anchors = problem.support
+    xp = namespace(points.vectors)
+    b, s, _ = points.support.shape
+    where = device(points.vectors)
+    fixed = _fix(points, settings)
+    anchors = points.support
     optimizer = settings.make_optimizer()
     state: Moments | None = optimizer.init(anchors)
     active = xp.ones((b,), dtype=xp.bool, device=where)
@@ -170,8 +157,7 @@ def _solve(problem: Problem, settings: Settings, callback: Callback | None, task
     stops = settings.loss_tol is not None or settings.grad_tol is not None
     forward = _forward(anchors, fixed, settings)
     for step in range(settings.steps):
-        loss = settings.loss(forward.z[:, :s, :], forward.z[:, s:, :], fixed.labels[:, :s, :])
-        value, d_anchors, d_rest = loss
+        value, d_anchors, d_rest = settings.loss_at(forward.z[:, :s, :], forward.z[:, s:, :], fixed.labels[:, :s, :])
         losses.append(value if not losses else xp.where(active, value, losses[-1]))
         if callback is not None:
             callback(Step(step, tasks, anchors, value, forward.z))

@@ -1,56 +1,110 @@
-"""What an engine takes and gives. All engines solve the same problem; ``reference`` says what is right."""
+"""What inner loops take and give, and what an engine is. ``reference`` says what is right for LP and A2LP."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from a2lp import optimizers
-from a2lp.arrays import Array
-from a2lp.losses import CROSS_ENTROPY, LossValue, Terms, evaluate
+from a2lp.arrays import Array, is_numpy, namespace, one_hot
+from a2lp.checks import adam_betas, check_fields, choice, flag, number, whole
+from a2lp.losses import CROSS_ENTROPY, NUMERICS, LossValue, Terms, evaluate, make_terms
+
+NO_SOLUTION = "At 1 the propagation has no unique solution;"
 
 
-class Problem(NamedTuple):
-    """Preprocessed tasks: unit vectors, the support first.
+class Points(NamedTuple):
+    """A block of preprocessed tasks.
 
     Attributes
     ----------
-    support : array (b, s, d)
-        The anchors, where they start.
-    rest : array (b, m, d)
-        Queries and unlabelled vectors; they never move.
+    vectors : array (b, s + q + u, d)
+        Support first, then queries, then unlabelled vectors.
     codes : array (b, s)
-        Each anchor's class, 0 to n_classes - 1.
-    n_classes : int
+        Each support vector's class, 0 to n_classes - 1.
+    n_classes, n_query : int
     """
 
-    support: Array
-    rest: Array
+    vectors: Array
     codes: Array
     n_classes: int
+    n_query: int
+
+    @property
+    def support(self) -> Array:
+        """Labelled vectors (b, s, d)."""
+        return self.vectors[:, : self.codes.shape[1], :]
+
+    @property
+    def rest(self) -> Array:
+        """Vectors without a label (b, q + u, d), queries first."""
+        return self.vectors[:, self.codes.shape[1] :, :]
+
+    @property
+    def query(self) -> Array:
+        """Queries (b, q, d)."""
+        s = self.codes.shape[1]
+        return self.vectors[:, s : s + self.n_query, :]
+
+    @property
+    def labels(self) -> Array:
+        """One-hot labels of the support (b, s, c)."""
+        return one_hot(self.codes, self.n_classes, self.vectors.dtype)
+
+    @property
+    def class_means(self) -> Array:
+        """Mean support vector of each class (b, c, d)."""
+        xp = namespace(self.vectors)
+        labels = self.labels
+        return (xp.matrix_transpose(labels) @ self.support) / xp.sum(labels, axis=1)[:, :, None]
+
+    def part(self, tasks: slice) -> Points:
+        """Some of the tasks."""
+        return self._replace(vectors=self.vectors[tasks, ...], codes=self.codes[tasks, ...])
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The constants of a run, checked by the method that makes them; ``steps=0`` is plain label propagation."""
+@dataclass(frozen=True, kw_only=True)
+class GraphSettings:
+    """The graph of eq. 1-3 and the propagation on it; ``methods.propagation.LP`` documents them."""
 
-    n_neighbors: int
-    gamma: float
-    alpha: float
-    tau: float = 15.0
-    steps: int = 0
-    lr: float = 1e-4
-    numerics: str = "exact"
-    optimizer: str = "adam"
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
-    reduction: str = "mean"
-    renormalize: bool = False
-    final_forward: bool = False
-    loss_tol: float | None = None
-    grad_tol: float | None = None
-    terms: Terms = CROSS_ENTROPY
+    n_neighbors: int = whole(20, 1, "The paper uses 20.")
+    gamma: float = number(3, "positive", "The paper uses 3.")
+    alpha: float = number(0.8, "at least 0 and below 1", f"{NO_SOLUTION} the paper uses 0.8.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdamSettings:
+    """Adam's learning rate, decay rates and eps."""
+
+    lr: float = number(1e-4, "positive", "The paper uses 1e-4.")
+    betas: tuple[float, float] = adam_betas()
+    eps: float = number(1e-8, "0 or more", "Adam's default is 1e-8.")
+
+    @property
+    def adam(self) -> optimizers.Adam:
+        """The optimiser with these parameters."""
+        return optimizers.Adam(self.lr, self.betas, self.eps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(GraphSettings, AdamSettings):
+    """The constants of a run of LP (``steps=0``) or A2LP, which documents them."""
+
+    steps: int = whole(1000, 0, "0 is plain label propagation.")
+    loss: Terms | Any = CROSS_ENTROPY
+    numerics: str = choice("exact", NUMERICS)
+    optimizer: str = choice("adam", optimizers.NAMES)
+    reduction: str = choice("mean", ("mean", "sum"))
+    renormalize: bool = flag(False, "The code does not.")
+    final_forward: bool = flag(False, "The code does not.")
+    loss_tol: float | None = number(None, "0 or more", "None never stops early.")
+    grad_tol: float | None = number(None, "0 or more", "None never stops early.")
+    tau: float = number(15.0, "positive", "The paper uses 15.")
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        object.__setattr__(self, "loss", make_terms(self.loss))
 
     @property
     def updates(self) -> int:
@@ -63,16 +117,16 @@ class Settings:
 
     def make_optimizer(self) -> optimizers.Optimizer:
         """The optimiser that these settings name."""
-        return optimizers.make(self.optimizer, self.lr, self.betas, self.eps)
+        return self.adam if self.optimizer == "adam" else optimizers.GradientDescent(self.lr)
 
-    def loss(self, anchors: Array, rest: Array, labels: Array) -> LossValue:
+    def loss_at(self, anchors: Array, rest: Array, labels: Array) -> LossValue:
         """The loss that these settings name, at Z."""
         scale = self.scale(int(anchors.shape[-2]))
-        return evaluate(self.terms, self.numerics, anchors, rest, labels, tau=self.tau, scale=scale)
+        return evaluate(self.loss, self.numerics, anchors, rest, labels, tau=self.tau, scale=scale)
 
 
 class Result(NamedTuple):
-    """What an engine found.
+    """What an engine of LP and A2LP returns.
 
     Attributes
     ----------
@@ -96,26 +150,99 @@ class Result(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a callback is shown before each step: which tasks of the batch, and how they stand."""
+    """What a callback gets before each step.
+
+    Attributes
+    ----------
+    number : int
+        Steps taken so far.
+    tasks : slice
+        Which tasks of the batch.
+    anchors : array
+        The support vectors (b, s, d) or class weights (b, c, d) that are adapted.
+    losses : array (b,) or None
+        The loss, for loops that evaluate it.
+    z : array
+        Scores of all points of the task (of the support, where only they are scored) (b, n, c).
+    """
 
     number: int
     tasks: slice
     anchors: Array
-    losses: Array
+    losses: Array | None
     z: Array
 
 
 Callback = Callable[[Step], object]
 
 
-class Engine(Protocol):
-    """A way to run the loop."""
+def _never(points: Points, settings: Any) -> str | None:
+    return None
+
+
+class Engine(NamedTuple):
+    """A way to run a loop.
+
+    Attributes
+    ----------
+    name : str
+        What the user asks for it by.
+    run : callable
+        ``run(points, settings)``, or ``run(points, settings, callback)`` where ``shows_steps``.
+    reason : str
+        Why ``"auto"`` takes it where it can run.
+    refusal : callable
+        ``refusal(points, settings)``: why it cannot run here, or None.
+    shows_steps : bool
+        Whether it can call back before each step.
+    """
+
+    name: str
+    run: Callable[..., Any]
+    reason: str
+    refusal: Callable[[Points, Any], str | None] = _never
+    shows_steps: bool = False
+
+
+class Loop(NamedTuple):
+    """An inner loop, with its engines in the order in which ``"auto"`` tries them.
+
+    Attributes
+    ----------
+    name : str
+    engines : tuple of Engine
+    is_one_pass : callable
+        Whether these settings ask for no step at all, so that compiling does not pay.
+    """
+
+    name: str
+    engines: tuple[Engine, ...]
+    is_one_pass: Callable[[Any], bool] = lambda settings: False
 
     @property
-    def name(self) -> str:
-        """What the user asks for it by."""
-        ...
+    def names(self) -> tuple[str, ...]:
+        """What the user can ask for."""
+        return ("auto", *(engine.name for engine in self.engines))
 
-    def run(self, problem: Problem, settings: Settings, callback: Callback | None = None) -> Result:
-        """Solve a batch of tasks."""
-        ...
+    @property
+    def shows_steps(self) -> bool:
+        """Whether any of its engines can call back."""
+        return any(engine.shows_steps for engine in self.engines)
+
+
+def needs_numpy(points: Points, settings: Any) -> str | None:
+    """The refusal of engines that are compiled for NumPy arrays."""
+    if is_numpy(namespace(points.vectors)):
+        return None
+    return f"it takes NumPy arrays, and these are {type(points.vectors).__module__} arrays"
+
+
+def fused_cpu(run: Callable[[Points, Any], Any], what: str = "steps") -> Engine:
+    """An engine of numba code on NumPy arrays."""
+    reason = f"NumPy arrays: all {what} of a task in one compiled call, a task to a core"
+    return Engine("fused_cpu", run, reason, needs_numpy)
+
+
+def batched(run: Callable[..., Any], *, shows_steps: bool = False) -> Engine:
+    """An engine of array-API code, all tasks a step at a time."""
+    return Engine("batched", run, "it runs on any array library", shows_steps=shows_steps)

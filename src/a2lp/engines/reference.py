@@ -11,7 +11,7 @@ import numpy as np
 import scipy.linalg
 
 from a2lp.arrays import like, namespace, to_numpy
-from a2lp.engines.contract import Callback, Problem, Result, Settings, Step
+from a2lp.engines.contract import Callback, Engine, Points, Result, Settings, Step
 from a2lp.graph import DEGREE_OFFSET, tie_slack
 from a2lp.preprocess import l2
 
@@ -67,17 +67,17 @@ def anchor_gradient(
 
 def solve_task(V: F64, Y: F64, s: int, settings: Settings, callback: Callback | None, index: int) -> Result:
     """Algorithm 1 for one task: V (n, d) all points with the anchors first, Y (n, c) of eq. 4."""
-    V = V.copy()
+    V, k = V.copy(), min(settings.n_neighbors, len(V) - 1)
     optimizer = settings.make_optimizer()
     state = optimizer.init(V[:s])
     losses, converged, taken = [], False, settings.steps
     for step in range(settings.steps + 1):
-        graph = build_graph(V, settings.n_neighbors, settings.gamma, settings.alpha)
+        graph = build_graph(V, k, settings.gamma, settings.alpha)
         factor = scipy.linalg.cho_factor(graph.system, lower=True)
         Z = scipy.linalg.cho_solve(factor, Y)  # (n, c)  eq. 5
         if step == settings.steps:
             break
-        value, d_anchors, d_rest = settings.loss(Z[None, :s], Z[None, s:], Y[None, :s])  # eq. 6, 7
+        value, d_anchors, d_rest = settings.loss_at(Z[None, :s], Z[None, s:], Y[None, :s])  # eq. 6, 7
         losses.append(float(value[0]))
         if callback is not None:
             callback(Step(step, slice(index, index + 1), V[None, :s].copy(), np.asarray(value), Z[None]))
@@ -105,22 +105,19 @@ def _small(value: float, tolerance: float | None) -> bool:
     return tolerance is not None and value <= tolerance
 
 
-class Reference:
-    """The oracle: slow and plain."""
+def run(points: Points, settings: Settings, callback: Callback | None = None) -> Result:
+    """Solve the tasks one after another, in float64 whatever came in."""
+    vectors = to_numpy(points.vectors).astype(np.float64)  # (b, n, d)
+    codes = to_numpy(points.codes)  # (b, s)
+    s = codes.shape[1]
+    results = []
+    for i, V in enumerate(vectors):
+        Y = np.zeros((len(V), points.n_classes))  # (n, c)  eq. 4
+        Y[np.arange(s), codes[i]] = 1
+        results.append(solve_task(V, Y, s, settings, callback, i))
+    xp = namespace(points.vectors)
+    joined = Result(*(np.concatenate(parts) for parts in zip(*results, strict=True)))
+    return Result(*(like(x, points.vectors, dtype=xp.float64 if x.dtype == np.float64 else None) for x in joined))
 
-    name = "reference"
 
-    def run(self, problem: Problem, settings: Settings, callback: Callback | None = None) -> Result:
-        """Solve the tasks one after another, in float64 whatever came in."""
-        support = to_numpy(problem.support).astype(np.float64)  # (b, s, d)
-        rest = to_numpy(problem.rest).astype(np.float64)  # (b, m, d)
-        s = support.shape[1]
-        results = []
-        for i, codes in enumerate(to_numpy(problem.codes)):
-            V = np.concatenate([support[i], rest[i]])  # (n, d)
-            Y = np.zeros((len(V), problem.n_classes))  # (n, c)  eq. 4
-            Y[np.arange(s), codes] = 1
-            results.append(solve_task(V, Y, s, settings, callback, i))
-        xp = namespace(problem.support)
-        joined = Result(*(np.concatenate(parts) for parts in zip(*results, strict=True)))
-        return Result(*(like(x, problem.support, dtype=xp.float64 if x.dtype == np.float64 else None) for x in joined))
+REFERENCE = Engine("reference", run, "it is the paper, line by line", shows_steps=True)

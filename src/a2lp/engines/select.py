@@ -1,55 +1,60 @@
-"""Which engine runs, and why."""
+"""Which engine runs a loop, and why: the one place where engines are chosen."""
 
 from __future__ import annotations
 
-from a2lp.arrays import is_numpy, namespace
-from a2lp.engines import fused_cuda
-from a2lp.engines.batched import Batched
-from a2lp.engines.contract import Engine, Problem, Settings
-from a2lp.engines.fused_cpu import FusedCPU
-from a2lp.engines.fused_cuda import FusedCUDA
-from a2lp.engines.reference import Reference
+from typing import Any, NamedTuple
+
+from a2lp.engines.batched import BATCHED
+from a2lp.engines.contract import Callback, Engine, Loop, Points
+from a2lp.engines.fused_cpu import FUSED_CPU
+from a2lp.engines.fused_cuda import FUSED_CUDA
+from a2lp.engines.reference import REFERENCE
 from a2lp.errors import InputError, UnknownNameError
 
-_ENGINES: dict[str, type[Engine]] = {
-    "reference": Reference,
-    "batched": Batched,
-    "fused_cpu": FusedCPU,
-    "fused_cuda": FusedCUDA,
-}
-
-NAMES = ("auto", *_ENGINES)
+# of LP and A2LP
+PROPAGATION = Loop(
+    "propagation", (FUSED_CPU, FUSED_CUDA, BATCHED, REFERENCE), is_one_pass=lambda settings: settings.steps == 0
+)
 
 
-def choose(name: str, problem: Problem, settings: Settings, *, calls_back: bool = False) -> tuple[Engine, str]:
-    """The engine for a problem, and the reason in words.
+class Ran(NamedTuple):
+    """What a loop returned, which engine ran it, and why that one."""
 
-    Parameters
-    ----------
-    name : str
-        ``"auto"``, or the name of an engine.
-    problem, settings
-        What is to be run.
-    calls_back : bool
-        Whether the caller wants to see every step.
-    """
-    if name not in NAMES:
-        raise UnknownNameError("engine", name, NAMES)
-    on_numpy = is_numpy(namespace(problem.support))
-    if name == "fused_cpu" and not on_numpy:
-        raise InputError(
-            f"engine='fused_cpu' takes NumPy arrays, and these are {type(problem.support).__module__} arrays. Convert "
-            "them, or use engine='auto'."
-        )
+    result: Any
+    engine: str
+    reason: str
+
+
+def run(loop: Loop, engine: str, points: Points, settings: Any, callback: Callback | None = None) -> Ran:
+    """Run a loop on a block of tasks; ``engine`` is ``"auto"`` or a name."""
+    chosen, reason = choose(loop, engine, points, settings, calls_back=callback is not None)
+    arguments = (points, settings) if callback is None else (points, settings, callback)
+    return Ran(chosen.run(*arguments), chosen.name, reason)
+
+
+def choose(loop: Loop, name: str, points: Points, settings: Any, *, calls_back: bool = False) -> tuple[Engine, str]:
+    """The engine for a block of tasks, and the reason in words."""
+    if name not in loop.names:
+        raise UnknownNameError("engine", name, loop.names)
+    by_name = {engine.name: engine for engine in loop.engines}
     if name != "auto":
-        return _ENGINES[name](), "asked for by name"
-    if settings.steps == 0:
-        return Batched(), "there is one pass and no step, so nothing is worth compiling"
-    if calls_back:
-        return Batched(), "a callback wants to see every step, and compiled engines run all steps in one call"
-    if on_numpy:
-        return FusedCPU(), "NumPy arrays: all steps of a task in one compiled call, a task to a core"
-    refusal = fused_cuda.refusal(problem, settings)
-    if refusal is None:
-        return FusedCUDA(), "float32 tensors on a GPU: all steps of all tasks in one launch, a thread block to a task"
-    return Batched(), f"it runs on any array library; fused_cuda does not run here: {refusal}"
+        refusal = _refusal(by_name[name], points, settings, calls_back)
+        if refusal is not None:
+            raise InputError(f"engine={name!r} cannot run this: {refusal}. Use engine='auto'.")
+        return by_name[name], "asked for by name"
+    if loop.is_one_pass(settings):
+        return by_name["batched"], "there is one pass and no step, so nothing is worth compiling"
+    refused: dict[str, str] = {}
+    for engine in loop.engines:
+        refusal = _refusal(engine, points, settings, calls_back)
+        if refusal is None:
+            others = "".join(f"; {other} does not run here: {why}" for other, why in refused.items())
+            return engine, engine.reason + others
+        refused[engine.name] = refusal
+    raise InputError(f"no engine can run this: {'; '.join(f'{k}: {v}' for k, v in refused.items())}.")
+
+
+def _refusal(engine: Engine, points: Points, settings: Any, calls_back: bool) -> str | None:
+    if calls_back and not engine.shows_steps:
+        return "a callback wants to see every step, and it runs all steps in one call"
+    return engine.refusal(points, settings)

@@ -34,7 +34,7 @@ class _GraphClassifier(TransductiveClassifier):
             self.n_iter_ = 0
             return None
         if self._is_large(X):
-            found = many.solve(self._points, codes, method._settings(min(self.n_neighbors, len(X) - 1)))
+            found = many.solve(self._points, codes, method._settings)
             self.anchors_, self.n_iter_ = found.anchors, found.steps
             self._points[labelled] = self.anchors_
             return found.answer

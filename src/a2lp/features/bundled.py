@@ -1,4 +1,4 @@
-"""The sets that need no file: real features that come with the package, and scikit-learn's digits."""
+"""Bundled feature sets: real features that come with the package, and scikit-learn's digits."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from importlib.resources import as_file, files
 from typing import TYPE_CHECKING
 
+from a2lp.features.feature_set import FeatureSet
 from a2lp.features.numpy_files import read_npz
-from a2lp.features.sets import FeatureSet
 
 if TYPE_CHECKING:
     from a2lp.features.statistics import BaseStatistics
@@ -19,7 +19,7 @@ _BASE = {"cub": "cub_resnet12_base.npz", "cifar_fs": "cifar_fs_resnet12_base.npz
 
 @dataclass(frozen=True)
 class Bundled:
-    """One line about a set, and how to get it."""
+    """One line about a set, and the function that loads it."""
 
     line: str
     load: Callable[[], FeatureSet]
@@ -65,7 +65,7 @@ def bundled() -> dict[str, str]:
 
 
 def base_of(name: str) -> BaseStatistics | None:
-    """Statistics of the base classes of a bundled set, where it has such."""
+    """Statistics of the base classes of a bundled set; None for a set without base classes."""
     from a2lp.features.statistics import BaseStatistics  # that module reads feature files, which know the bundled ones
 
     if name not in _BASE:

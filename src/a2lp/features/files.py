@@ -1,7 +1,4 @@
-"""``load`` and ``save``: from a name or a path to a ``FeatureSet``, and back to a file.
-
-Whatever is wrong with a file leaves here as one error: where it is, what was expected, what was found.
-"""
+"""``load`` and ``save``: from a name or a path to a ``FeatureSet``, and back to a file."""
 
 from __future__ import annotations
 
@@ -10,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from a2lp.errors import FeatureFileError, InputError, MissingExtraError, UnknownNameError
+from a2lp.errors import A2LPError, FeatureFileError, UnknownNameError
 from a2lp.features.bundled import BUNDLED
-from a2lp.features.common import Fields
-from a2lp.features.numpy_files import read_npy, read_npz, write_npy, write_npz
+from a2lp.features.feature_set import FeatureSet
+from a2lp.features.numpy_files import Fields, npy_side_files, read_npy, read_npz, write_npy, write_npz
 from a2lp.features.parquet_files import read_parquet, write_parquet
+from a2lp.features.pickle_files import read_pickle
 from a2lp.features.safetensors_files import read_safetensors, write_safetensors
-from a2lp.features.sets import FeatureSet
-from a2lp.features.unpickle import read_pickle
+from a2lp.files import check_file, check_target, exists, reading, reason
 
 
 @dataclass(frozen=True)
@@ -31,35 +28,32 @@ class Format:
     begins : bytes
         A pattern of its first bytes.
     read, write : callable
-        ``write`` is None for what is only read.
-    beside : tuple of str
-        Extensions of further files that belong to it.
+        ``write`` is None for formats that are only read.
+    side_files : callable
+        The paths of text files that are written beside it, with their content.
     """
 
     what: str
     begins: bytes
     read: Callable[[Path], Fields]
-    write: Callable[[FeatureSet, Path], None] | None
-    beside: tuple[str, ...] = ()
+    write: Callable[[FeatureSet, Path], None] | None = None
+    side_files: Callable[[FeatureSet, Path], dict[Path, str]] = lambda features, path: {}
 
 
-_PICKLE = Format(
-    # protocols 2 to 5 begin with a mark; 0 and 1 with the dict itself
-    "a pickled dict {class: vectors}",
-    rb"\x80[\x02-\x05]|\(d|\}[q(]|ccollections",
-    read_pickle,
-    None,
-)
+# protocols 2 to 5 begin with a mark; 0 and 1 with the dict itself
+_PICKLE = Format("a pickled dict {class: vectors}", rb"\x80[\x02-\x05]|\(d|\}[q(]|ccollections", read_pickle)
 
 FORMATS: dict[str, Format] = {
     ".npz": Format("a NumPy archive (.npz)", rb"PK[\x03\x05]", read_npz, write_npz),
-    ".npy": Format("a NumPy array (.npy)", rb"\x93NUMPY", read_npy, write_npy, (".csv", ".about.json")),
+    ".npy": Format("a NumPy array (.npy)", rb"\x93NUMPY", read_npy, write_npy, npy_side_files),
     ".safetensors": Format("a safetensors file", rb".{8}\{", read_safetensors, write_safetensors),
     ".parquet": Format("a Parquet table", rb"PAR1", read_parquet, write_parquet),
     ".plk": _PICKLE,
     ".pkl": _PICKLE,
     ".pickle": _PICKLE,
 }
+_EXTENSIONS = ", ".join(FORMATS)
+_WRITABLE = [suffix for suffix, kind in FORMATS.items() if kind.write is not None]
 
 _OTHER_BEGINNINGS = {
     rb"\x89HDF": "an HDF5 file",
@@ -75,7 +69,7 @@ def load(source: str | Path) -> FeatureSet:
     ----------
     source : str or Path
         A name that ``bundled()`` lists, or a file: .npz, .npy (with its .csv), .safetensors, .parquet, or
-        a pickle of ``{class: vectors}`` (.plk, .pkl, .pickle), which is read without running what it says.
+        a pickle of ``{class: vectors}`` (.plk, .pkl, .pickle), which is read without running any code in it.
 
     Returns
     -------
@@ -85,29 +79,20 @@ def load(source: str | Path) -> FeatureSet:
     Raises
     ------
     FeatureFileError
-        For a file that is not what it should be.
+        For a file that cannot be read.
     UnknownNameError
         For a name that is neither bundled nor a file.
     """
     if isinstance(source, str) and source in BUNDLED:
         return BUNDLED[source].load()
     path = Path(source)
-    try:
-        kind = _existing(path)
+    kind = FORMATS.get(path.suffix.lower())
+    if kind is None:
+        raise _unknown(path)
+    check_file(path, f"{kind.what} or the name of a bundled set ({', '.join(BUNDLED)})")
+    with reading(path, kind.what):
         _check_beginning(path, kind)
         return FeatureSet(**kind.read(path), name=path.stem)
-    except (FeatureFileError, MissingExtraError, UnknownNameError):
-        raise
-    except InputError as error:
-        raise FeatureFileError(f"{path}: {error}") from error
-    # On a damaged file, parsers raise whatever they stumble over: zlib.error, struct.error, KeyError, ...
-    except Exception as error:
-        if isinstance(error, OSError) and error.strerror:
-            raise FeatureFileError(f"{path} cannot be read: {error.strerror}. Check its permissions.") from error
-        raise FeatureFileError(
-            f"{path} cannot be read: expected {_kind(path).what}, found one that is cut short or damaged "
-            f"({_reason(error)}). Fetch or make it again."
-        ) from error
 
 
 def save(features: FeatureSet, path: str | Path, force: bool = False) -> None:
@@ -123,53 +108,38 @@ def save(features: FeatureSet, path: str | Path, force: bool = False) -> None:
         Whether files that are already there are replaced.
     """
     path = Path(path)
-    kind = _kind(path)
-    if kind.write is None:
-        writable = ", ".join(suffix for suffix, other in FORMATS.items() if other.write)
+    kind = FORMATS.get(path.suffix.lower())
+    if kind is not None and kind.write is None:
         raise FeatureFileError(
-            f"{path}: {path.suffix} files are read, never written: opening a pickle can run code, so it is "
-            f"no format to exchange data in. Write one of {writable} instead."
+            f"{path}: {path.suffix} files are read, never written: opening a pickle can run code, so it is no format "
+            f"to exchange data in. Write one of {', '.join(_WRITABLE)} instead."
         )
+    check_target(path, _WRITABLE, "a feature file", force=force)
+    assert kind is not None and kind.write is not None
+    for side, text in kind.side_files(features, path).items():
+        # one with this very content is what an interrupted run left
+        if not (side.is_file() and side.read_bytes() == text.encode()):
+            check_target(side, (), "a file beside the features", force=force)
     try:
-        if not path.parent.is_dir():
-            raise FeatureFileError(f"{path}: there is no directory {path.parent}. Create it first.")
-        for target in (path, *(path.with_suffix(suffix) for suffix in kind.beside)):
-            _check_target(target, force)
         kind.write(features, path)
-    except (FeatureFileError, MissingExtraError):
+    except A2LPError:
         raise
-    except Exception as error:  # each library has its own for a full disk or a directory without permission
+    except Exception as error:  # each library has its own for a full disk or a folder without permission
         raise FeatureFileError(
-            f"{path} cannot be written ({_reason(error)}). Check the directory's permissions and its space."
+            f"{path} cannot be written ({reason(error)}). Check the folder's permissions and its space."
         ) from error
 
 
-def _existing(path: Path) -> Format:
-    """The format of a path, once it is known to be a regular file."""
+def _unknown(path: Path) -> A2LPError:
+    """The error for a path whose extension is that of no format."""
+    if not exists(path):
+        return UnknownNameError("feature set, and no such file:", str(path), BUNDLED)
     if path.is_dir():
-        inside = sorted(p.name for p in path.iterdir() if p.suffix.lower() in FORMATS)
-        hint = f"Name a file in it, such as {inside[0]}." if inside else "There is no such file in it."
-        raise FeatureFileError(f"{path} is a directory; expected a feature file ({_extensions()}). {hint}")
-    if not path.exists() and path.suffix.lower() not in FORMATS:
-        raise UnknownNameError("feature set, and no such file:", str(path), BUNDLED)
-    if not path.exists():
-        raise FeatureFileError(
-            f"{path} does not exist. Give the path of a feature file ({_extensions()}) or the name of a "
-            f"bundled set: {', '.join(BUNDLED)}."
-        )
-    if not path.is_file():
-        raise FeatureFileError(f"{path} is not a regular file; expected a feature file ({_extensions()}).")
-    return _kind(path)
-
-
-def _kind(path: Path) -> Format:
-    try:
-        return FORMATS[path.suffix.lower()]
-    except KeyError:
-        hint = " A .csv belongs to the .npy beside it: name that one." if path.suffix == ".csv" else ""
-        raise FeatureFileError(
-            f"{path} has the extension {path.suffix!r}; expected one of {_extensions()}.{hint}"
-        ) from None
+        inside = sorted(file.name for file in path.glob("*") if file.suffix.lower() in FORMATS)
+        hint = f"Name one in it, such as {inside[0]}." if inside else "There is none in it."
+        return FeatureFileError(f"{path} is a folder; expected a feature file ({_EXTENSIONS}). {hint}")
+    hint = " A .csv belongs to the .npy beside it: name that one." if path.suffix == ".csv" else ""
+    return FeatureFileError(f"{path} has the extension {path.suffix!r}; expected a file, {_EXTENSIONS}.{hint}")
 
 
 def _check_beginning(path: Path, kind: Format) -> None:
@@ -185,21 +155,3 @@ def _check_beginning(path: Path, kind: Format) -> None:
         f"{path}: expected {kind.what}, found {next(found, f'something that begins with {head[:8]!r}')}. If "
         "only the name is wrong, rename it; else fetch or make the file again."
     )
-
-
-def _check_target(path: Path, force: bool) -> None:
-    if path.is_dir():
-        raise FeatureFileError(f"{path} is a directory; expected the name of a file to write.")
-    if path.exists() and not force:
-        raise FeatureFileError(
-            f"{path} exists already. Choose another name, or replace it with --force (in Python: force=True)."
-        )
-
-
-def _extensions() -> str:
-    return ", ".join(FORMATS)
-
-
-def _reason(error: Exception) -> str:
-    text = " ".join(str(error).split())[:200]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import numpy as np
 
+from a2lp import npz
+from a2lp.checks import listed
 from a2lp.errors import InputError
-from a2lp.features.common import Fields, from_json, known_from_json, label_values, listed, replacing
-from a2lp.features.sets import FeatureSet
+from a2lp.features.feature_set import FeatureSet
+from a2lp.files import parse_json, read_json, read_text, replacing, write_text
 
-_MAPPED = 64 << 20  # bytes of a .npy file from which it is read where it is used
+Fields = dict[str, Any]  # arguments of FeatureSet
+
+_MAPPED = 64 << 20  # bytes of an .npy file from which it is memory-mapped
 
 
 def read_npz(path: Path) -> Fields:
     """Read ``features`` and, where they are, ``labels``, ``classes``, ``files`` and ``about`` (JSON)."""
-    fields: Fields = {}
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-        if "features" not in archive:
-            raise InputError(f"expected an array `features` (N, d); found {listed(archive.files)}.")
-        for key in ("features", "labels", "classes", "files", "about"):
-            try:
-                fields |= {key: archive[key]} if key in archive else {}
-            except ValueError as error:
-                raise InputError(
-                    f"the array `{key}` cannot be read ({error}). Save it as plain numbers or text: "
-                    ".astype(float), .astype(int), .astype(str)."
-                ) from error
+    fields: Fields = npz.read(path, "a feature file (.npz)", ["features"], ["labels", "classes", "files", "about"])
     if "about" in fields:
-        fields["about"] = from_json("`about`", fields["about"].tolist())
+        fields["about"] = parse_json(fields["about"].tolist(), "`about`")
     return fields
 
 
@@ -50,13 +44,12 @@ def read_npy(path: Path) -> Fields:
 
     A large array stays in its file, as a memory map.
     """
-    mapped: Literal["r"] | None = "r" if path.stat().st_size > _MAPPED else None
-    fields: Fields = {"features": np.load(path, mmap_mode=mapped, allow_pickle=False)}
+    fields: Fields = {"features": npz.read_npy(path, "a NumPy array (.npy)", _MAPPED)}
     table, about = path.with_suffix(".csv"), path.with_suffix(".about.json")
     if table.exists():
         fields |= _read_csv(table)
     if about.exists():
-        fields |= known_from_json(about.name, about.read_bytes())
+        fields |= classes_and_about(read_json(about, "class names and a description (JSON)"), about.name)
     labels = fields.get("labels", [])
     if "classes" not in fields and labels and all(_is_number(label) for label in labels):
         fields["labels"] = [int(label) for label in labels]
@@ -64,35 +57,43 @@ def read_npy(path: Path) -> Fields:
 
 
 def write_npy(features: FeatureSet, path: Path) -> None:
-    """Write x.npy, x.csv and x.about.json; one of the latter that would say nothing is not left there."""
-    table, about = path.with_suffix(".csv"), path.with_suffix(".about.json")
-    columns = {"label": label_values(features), "file": features.files}
-    known = {name: column for name, column in columns.items() if column is not None}
-    if known:
-        with replacing(table) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(known)
-            writer.writerows(zip(*known.values(), strict=True))
-    else:
-        table.unlink(missing_ok=True)
-    if features.classes is not None or features.about:
-        with replacing(about) as temporary:
-            text = json.dumps({"classes": features.classes, "about": features.about}, indent=1)
-            temporary.write_text(text, encoding="utf-8")
-    else:
-        about.unlink(missing_ok=True)
+    """Write x.npy after the files beside it; a file beside it that would hold nothing is removed."""
+    for side, text in npy_side_files(features, path).items():
+        if text:
+            write_text(side, text)
+        else:
+            side.unlink(missing_ok=True)
     with replacing(path) as temporary, temporary.open("wb") as binary:
         np.save(binary, features.features, allow_pickle=False)
 
 
+def npy_side_files(features: FeatureSet, path: Path) -> dict[Path, str]:
+    """What x.csv and x.about.json hold; an empty text where there is nothing to write."""
+    columns = {"label": features.label_values, "file": features.files}
+    present = {name: column for name, column in columns.items() if column is not None}
+    table = io.StringIO()
+    if present:
+        writer = csv.writer(table)
+        writer.writerow(present)
+        writer.writerows(zip(*present.values(), strict=True))
+    known = {"classes": features.classes, "about": features.about}
+    about = json.dumps(known, indent=1) if features.classes is not None or features.about else ""
+    return {path.with_suffix(".csv"): table.getvalue(), path.with_suffix(".about.json"): about}
+
+
+def classes_and_about(values: Any, what: str) -> Fields:
+    """``classes`` and ``about`` of a JSON object, where it has them."""
+    if not isinstance(values, dict):
+        raise InputError(f"{what} must be a JSON object with `classes` and `about`, found {type(values).__name__}.")
+    return {key: values[key] for key in ("classes", "about") if values.get(key) is not None}
+
+
 def _read_csv(path: Path) -> Fields:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, strict=True)
-        try:
-            header, *rows = [(reader.line_num, row) for row in reader if row] or [(0, [])]
-        except (csv.Error, UnicodeDecodeError) as error:
-            where = f"{path.name}, near line {reader.line_num + 1},"
-            raise InputError(f"{where} is not UTF-8 CSV ({error}). Save it as such.") from error
+    reader = csv.reader(io.StringIO(read_text(path, "a table of labels (UTF-8 .csv)"), newline=""), strict=True)
+    try:
+        header, *rows = [(reader.line_num, row) for row in reader if row] or [(0, [])]
+    except csv.Error as error:
+        raise InputError(f"{path.name}, near line {reader.line_num + 1}, is not CSV ({error}). Save it so.") from error
     names = [name.strip() for name in header[1]]
     for line, row in rows:
         if len(row) != len(names):

@@ -9,30 +9,38 @@ from typing import Any
 
 import numpy as np
 
+from a2lp.checks import listed
 from a2lp.errors import InputError, MissingExtraError
-from a2lp.features.common import Fields, known_from_json, label_values, listed, replacing
-from a2lp.features.sets import FeatureSet
+from a2lp.features.feature_set import FeatureSet
+from a2lp.features.numpy_files import Fields, classes_and_about
+from a2lp.files import parse_json, replacing
+from a2lp.npz import check_growth
+
+_WIDEST = 8  # bytes of a number
 
 
 def read_parquet(path: Path) -> Fields:
     """Read ``embedding``, ``features`` or f0, f1, ...; ``class_name`` or ``label``; ``file``, ``path`` or ``id``."""
-    with _pyarrow("reading").parquet.ParquetFile(path) as file:
-        names = list(file.schema_arrow.names)
-        vectors = _first_of(names, "embedding", "features")
-        label = _first_of(names, "class_name", "label")
-        source = _first_of(names, "file", "path", "id")
-        dimensions = [vectors] if vectors else _dimensions(names)
-        table = file.read(columns=[*dimensions, *filter(None, (label, source))])
+    pyarrow, size = _pyarrow("reading"), path.stat().st_size
+    names = list(pyarrow.parquet.read_schema(path).names)
+    vectors = _first_of(names, "embedding", "features")
+    label = _first_of(names, "class_name", "label")
+    source = _first_of(names, "file", "path", "id")
+    dimensions = [vectors] if vectors else _dimensions(names)
+    texts = [name for name in (label, source) if name]
+    # text stays in the dictionaries that most files keep it in: one long text for a million rows is in memory once
+    with pyarrow.parquet.ParquetFile(path, read_dictionary=texts) as file:
+        check_growth(claimed_bytes(file.metadata, {*dimensions, *texts}), size)
+        table = file.read(columns=[*dimensions, *texts])
     if vectors:
         fields: Fields = {"features": _vectors(table[vectors])}
     else:
         fields = {"features": np.column_stack([table[name].to_numpy() for name in dimensions])}
-    fields |= {"labels": table[label].to_pylist()} if label else {}
-    if source:
-        keys = table[source].to_pylist()
-        fields["files"] = [str(key) if isinstance(key, int) else key for key in keys]  # as ids often are
-    known = (table.schema.metadata or {}).get(b"a2lp", b"{}")
-    return fields | known_from_json("the metadata `a2lp`", known)
+    fields |= {"labels": _values(table[label])} if label else {}
+    if source:  # ids are often numbers
+        fields["files"] = [str(key) if isinstance(key, int) else key for key in _values(table[source])]
+    known = parse_json((table.schema.metadata or {}).get(b"a2lp", b"{}"), "the metadata `a2lp`")
+    return fields | classes_and_about(known, "the metadata `a2lp`")
 
 
 def write_parquet(features: FeatureSet, path: Path) -> None:
@@ -40,7 +48,7 @@ def write_parquet(features: FeatureSet, path: Path) -> None:
     pyarrow = _pyarrow("writing")
     flat, width = pyarrow.array(features.features.reshape(-1)), features.features.shape[1]
     columns = {"embedding": pyarrow.FixedSizeListArray.from_arrays(flat, width)}
-    for name, values in (("label", label_values(features)), ("file", features.files)):
+    for name, values in (("label", features.label_values), ("file", features.files)):
         columns |= {} if values is None else {name: pyarrow.array(values)}
     known = json.dumps({"classes": features.classes, "about": features.about})
     table = pyarrow.table(columns).replace_schema_metadata({"a2lp": known})
@@ -48,18 +56,43 @@ def write_parquet(features: FeatureSet, path: Path) -> None:
         pyarrow.parquet.write_table(table, temporary, use_dictionary=["label"])
 
 
+def claimed_bytes(metadata: Any, names: set[str]) -> int:
+    """The unpacked size of some columns according to the file's metadata."""
+    total = 0
+    for i in range(metadata.num_row_groups):
+        group = metadata.row_group(i)
+        for j in range(group.num_columns):
+            column = group.column(j)
+            if column.path_in_schema.split(".")[0] in names:
+                # repeated values are stored once with a count, so the stored bytes alone would be misleading
+                total += max(column.total_uncompressed_size, _WIDEST * column.num_values)
+    return total
+
+
 def _first_of(names: list[str], *wanted: str) -> str | None:
     return next((name for name in wanted if name in names), None)
 
 
 def _dimensions(names: list[str]) -> list[str]:
-    found = sorted((name for name in names if re.fullmatch(r"f\d+", name)), key=lambda name: int(name[1:]))
+    found = sorted((name for name in names if re.fullmatch(r"f\d{1,9}", name)), key=lambda name: int(name[1:]))
     if not found or found != [f"f{i}" for i in range(len(found))]:
         raise InputError(
             "expected a column `embedding` (or `features`) of lists of numbers, or one column for each "
             f"dimension, f0, f1, ... without gaps; found {listed(names)}."
         )
     return found
+
+
+def _values(column: Any) -> list[Any]:
+    """The values of a column as Python objects, one for equal values of a dictionary."""
+    values: list[Any] = []
+    for chunk in column.chunks:
+        if hasattr(chunk, "dictionary"):
+            known = [*chunk.dictionary.to_pylist(), None]  # the last for rows without a value
+            values += [known[-1 if i is None else i] for i in chunk.indices.to_pylist()]
+        else:
+            values += chunk.to_pylist()
+    return values
 
 
 def _vectors(column: Any) -> np.ndarray[Any, Any]:

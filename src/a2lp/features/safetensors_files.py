@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from a2lp.checks import listed
 from a2lp.errors import InputError, MissingExtraError
-from a2lp.features.common import Fields, from_json, listed, replacing
-from a2lp.features.sets import FeatureSet
+from a2lp.features.feature_set import FeatureSet
+from a2lp.features.numpy_files import Fields
+from a2lp.files import parse_json, replacing
 
 _NUMBERS = {"F16", "F32", "F64", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64", "BOOL"}
 
@@ -28,7 +30,7 @@ def read_safetensors(path: Path) -> Fields:
                 )
             fields[key] = file.get_tensor(key)
         known = file.metadata() or {}
-    return fields | {key: from_json(f"`{key}`", known[key]) for key in ("classes", "files", "about") if key in known}
+    return fields | {key: parse_json(known[key], f"`{key}`") for key in ("classes", "files", "about") if key in known}
 
 
 def write_safetensors(features: FeatureSet, path: Path) -> None:

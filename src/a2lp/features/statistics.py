@@ -1,7 +1,7 @@
-"""What is known of the base classes without their images: the mean, the class means, the covariance within classes.
+"""Statistics of the base classes: the mean, the class means, the covariance within classes.
 
-A file of them is an .npz of ``mean``, ``class_means``, ``within_cov`` (float32), ``count`` and ``sphere_cov``; the
-last two may be absent, and a covariance may be its upper triangle alone.
+They are saved as an .npz of ``mean``, ``class_means``, ``within_cov`` (float32), ``count`` and ``sphere_cov``; the last
+two may be absent, and a covariance may be its upper triangle alone.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile, is_zipfile
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from a2lp.errors import FeatureFileError, InputError, ShapeError
+from a2lp import npz
+from a2lp.errors import InputError, ShapeError
 from a2lp.features.bundled import BUNDLED, base_of
-from a2lp.features.common import listed, replacing
+from a2lp.features.feature_set import FeatureSet
 from a2lp.features.files import load
-from a2lp.features.sets import FeatureSet
+from a2lp.files import check_target, reading, replacing, writing
 from a2lp.preprocess import l2
 
 NDArray = np.ndarray[Any, Any]
@@ -29,6 +29,7 @@ _BLOCK_BYTES = 32 << 20  # of float64 rows held at a time, whatever the number o
 _RIDGE = 0.3  # of a mean eigenvalue, added to each: chosen on validation classes of CUB, 0.1 to 1 differ little
 
 _ARRAYS = ("mean", "class_means", "within_cov")
+_EXPECTED = "base statistics (.npz; `a2lp embed` writes them beside the features, as NAME_base.npz)"
 
 _CLASS_SIZE = 58.85  # the mean of CUB's: BAVARDAGE's constants suit 20 to 60 vectors a class, but not 200
 
@@ -64,7 +65,7 @@ class BaseStatistics:
         shapes = {name: np.shape(getattr(self, name)) for name in given}
         d = shapes["mean"][0] if len(shapes["mean"]) == 1 else 0
         covariances = {shapes[name] for name in given if name.endswith("_cov")}
-        if not d or shapes["class_means"][1:] != (d,) or covariances != {(d, d)}:
+        if not d or shapes["class_means"][1:] != (d,) or not shapes["class_means"][0] or covariances != {(d, d)}:
             raise ShapeError(
                 "statistics of d dimensions are mean (d,), class_means (c, d), within_cov and sphere_cov (d, d); found "
                 + ", ".join(f"{name} {shape}" for name, shape in shapes.items())
@@ -72,9 +73,22 @@ class BaseStatistics:
             )
         for name in given:
             values = np.asarray(getattr(self, name))
+            if values.dtype.kind == "f":
+                with np.errstate(over="ignore"):
+                    values = values.astype(np.float32, copy=False)
             if values.dtype.kind != "f" or not np.isfinite(values).all():
-                raise InputError(f"{name} holds what is not a finite number. Make the statistics again.")
-            object.__setattr__(self, name, values.astype(np.float32, copy=False))
+                raise InputError(f"{name} has values that are not finite in float32. Make the statistics again.")
+            if name.endswith("_cov") and not _is_covariance(values):
+                raise InputError(
+                    f"{name} is no covariance: it is not symmetric, or an eigenvalue is negative. Make the statistics "
+                    "again."
+                )
+            object.__setattr__(self, name, values)
+        if self.count is not None and not self.count >= shapes["class_means"][0]:
+            raise InputError(
+                f"count={self.count} is less than the number of classes, {shapes['class_means'][0]}. Correct it, or "
+                "leave it out."
+            )
 
     def __repr__(self) -> str:
         c, d = self.class_means.shape
@@ -138,49 +152,34 @@ class BaseStatistics:
     def sphere_factor(self) -> NDArray:
         """Lower triangular C (d, d) with C C' the inverse of ``sphere_scatter``, 1e-6 added to its diagonal."""
         scatter = self.sphere_scatter.astype(np.float64) + 1e-6 * np.eye(len(self.mean))
-        backwards = np.linalg.cholesky(scatter[::-1, ::-1])  # of reversed rows: the inverse is lower triangular, too
+        try:
+            backwards = np.linalg.cholesky(scatter[::-1, ::-1])  # of reversed rows, for a lower triangular inverse
+        except np.linalg.LinAlgError as error:
+            raise InputError("sphere_cov has a negative eigenvalue. Make the base statistics again.") from error
         factor: NDArray = np.linalg.inv(backwards)[::-1, ::-1].T
         return np.ascontiguousarray(np.tril(factor), dtype=np.float32)
 
     def save(self, path: str | Path, force: bool = False) -> None:
         """Write them as .npz; a file that is there is replaced only with ``force``."""
         path = Path(path)
-        if path.exists() and not force:
-            raise FeatureFileError(
-                f"{path} exists already. Choose another name, or replace it with --force (in Python: force=True)."
-            )
-        arrays: dict[str, Any] = {name: getattr(self, name) for name in _ARRAYS}
-        arrays |= {} if self.count is None else {"count": self.count}
-        arrays |= {} if self.sphere_cov is None else {"sphere_cov": self.sphere_cov}
-        try:
-            with replacing(path) as temporary, temporary.open("wb") as file:
-                np.savez(file, **arrays)
-        except OSError as error:
-            raise FeatureFileError(
-                f"{path} cannot be written ({error.strerror}). Check the directory and its space."
-            ) from error
+        check_target(path, (".npz",), "a file of statistics", force=force)
+        present = (*_ARRAYS, *(name for name in ("count", "sphere_cov") if getattr(self, name) is not None))
+        with writing(path), replacing(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, **{name: getattr(self, name) for name in present})
 
     @classmethod
     def load(cls, path: str | Path) -> BaseStatistics:
         """Read what ``save`` wrote, or any .npz that has its three arrays."""
-        try:
-            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
-                missing = [name for name in _ARRAYS if name not in archive]
-                if missing:
-                    raise InputError(
-                        f"expected the arrays {listed(_ARRAYS)}; found {listed(archive.files)}. "
-                        "`a2lp embed` writes them beside the features, as NAME_base.npz."
-                    )
-                count = int(archive["count"]) if "count" in archive else None
-                sphere = _whole(archive["sphere_cov"]) if "sphere_cov" in archive else None
-                return cls(archive["mean"], archive["class_means"], _whole(archive["within_cov"]), count, sphere)
-        except InputError as error:
-            raise FeatureFileError(f"{path}: {error}") from error
-        except Exception as error:  # on a damaged archive: zipfile's, zlib's, struct's, ...
-            raise FeatureFileError(
-                f"{path} cannot be read as base statistics, an .npz of {listed(_ARRAYS)} "
-                f"({type(error).__name__}: {error}). Fetch or make it again."
-            ) from error
+        arrays: dict[str, Any] = npz.read(path, _EXPECTED, _ARRAYS, ["count", "sphere_cov"])
+        with reading(path, _EXPECTED):
+            arrays |= {name: _full(arrays[name]) for name in ("within_cov", "sphere_cov") if name in arrays}
+            return cls(**arrays | ({"count": int(arrays["count"])} if "count" in arrays else {}))
+
+    def same(self, other: BaseStatistics) -> bool:
+        """Whether two sets of statistics are the same but for rounding."""
+        return self.class_means.shape == other.class_means.shape and all(
+            np.allclose(getattr(self, name), getattr(other, name), rtol=1e-4, atol=1e-6) for name in _ARRAYS
+        )
 
 
 def _sphere_scatter(features: NDArray, codes: NDArray, mean: NDArray, step: int) -> NDArray:
@@ -200,11 +199,24 @@ def _sphere_scatter(features: NDArray, codes: NDArray, mean: NDArray, step: int)
     return total / len(norms) * np.mean(norms)
 
 
-def _whole(covariance: NDArray) -> NDArray:
+def _full(covariance: NDArray) -> NDArray:
     """A symmetric matrix of which the file may hold the upper triangle alone."""
-    if covariance.ndim != 2 or np.tril(covariance, -1).any():
+    if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1] or np.tril(covariance, -1).any():
         return covariance
     return covariance + np.triu(covariance, 1).T
+
+
+def _is_covariance(matrix: NDArray) -> bool:
+    """Whether a matrix is symmetric without an eigenvalue below zero, rounding to float32 aside."""
+    exact = matrix.astype(np.float64)
+    rounding = 1e-5 * np.trace(exact)
+    if not (exact.diagonal() >= 0).all() or not np.allclose(exact, exact.T, rtol=1e-3, atol=rounding):
+        return False
+    try:
+        np.linalg.cholesky(exact + (rounding + 1e-30) * np.eye(len(exact)))
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def load_base(name_or_path: str | Path) -> BaseStatistics:
@@ -213,13 +225,12 @@ def load_base(name_or_path: str | Path) -> BaseStatistics:
         base = base_of(name_or_path)
         if base is None:
             raise InputError(
-                f"the bundled set {name_or_path!r} has no base classes: no network was trained for it. Take statistics "
-                "of other labelled vectors, or a preprocessing that does without."
+                f"the bundled set {name_or_path!r} has no base classes: no network was trained for it. Use statistics "
+                "of other labelled vectors, or a preprocessing that needs none."
             )
         return base
-    if is_zipfile(name_or_path):
-        with ZipFile(name_or_path) as archive:
-            if "within_cov.npy" in archive.namelist():
-                return BaseStatistics.load(name_or_path)
-    found = load(name_or_path)
-    return BaseStatistics.of(found.features, found.labels)
+    is_npz = Path(name_or_path).suffix.lower() == ".npz"
+    if is_npz and "within_cov" in npz.names(name_or_path, _EXPECTED):
+        return BaseStatistics.load(name_or_path)
+    features = load(name_or_path)
+    return BaseStatistics.of(features.features, features.labels)

@@ -1,28 +1,62 @@
-"""Pickles of ``{class: vectors}``, as S2M2 and PT-MAP publish their features (``output.plk``), read safely.
+"""A reader of pickles that runs none of their code.
 
-A pickle is a program. Here it may name only the few functions that NumPy's arrays are pickled with, and
-what it gets for each is a stand-in below, never NumPy's own: it builds arrays of numbers, nothing else.
+A pickle is a program. Here it may name only the few functions that NumPy's arrays are pickled with, and each of these
+is replaced by a stand-in below: it builds arrays of numbers and plain containers, nothing else.
 """
 
 from __future__ import annotations
 
-import io
 import math
+import mmap
 import pickle
 import struct
-from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from a2lp.errors import InputError
+from a2lp.checks import shown
+from a2lp.errors import A2LPError, InputError
+from a2lp.files import reading
 
 NDArray = np.ndarray[Any, Any]
 
-MAX_BYTES = 4 << 30
-# Real files need about as many bytes on disk as in memory; one that grows more repeats itself to fill it.
-MAX_GROWTH = 8
+_DEPTH = 8  # levels of containers
+_GROWTH = 8  # elements for each byte of the file; without repetition there is one at most
+_LONG = 1 << 12  # bytes from which a read is a view of the file
+
+
+def load_pickle(path: Path, expected: str, error: type[A2LPError]) -> Any:
+    """The content of a pickle; its arrays are ``PickledArray``, which stay in the file until they are used.
+
+    Parameters
+    ----------
+    path : Path
+    expected : str
+        What the file should be, for messages.
+    error : type
+        What is raised for a file that is damaged, asks for anything but arrays, or is made to fill the memory.
+    """
+    with reading(path, expected, error=error) as size, path.open("rb") as file:
+        content = RestrictedUnpickler(_Mapped(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))).load()
+        check_structure(content, size)
+        return content
+
+
+def check_structure(content: Any, size: int) -> None:
+    """Refuse containers that hold each other again and again, so that a few bytes stand for billions of elements."""
+    level, elements = [content], 0
+    for _ in range(_DEPTH):
+        inside = [
+            one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list | tuple)
+        ]
+        elements += sum(map(len, inside))
+        if elements > _GROWTH * size:
+            raise InputError(f"its {size} bytes stand for {elements} elements or more. It is damaged or forged.")
+        level = [one for each in inside for one in each if isinstance(one, dict | list | tuple)]
+    if level:
+        raise InputError(f"it nests containers more than {_DEPTH} levels deep. It is damaged or forged.")
 
 
 class _StandIn:
@@ -34,15 +68,20 @@ class _StandIn:
         raise InputError("the pickle sets the state of something that is not an array. It is damaged or forged.")
 
 
-class _DType(_StandIn):
+def _stand_in(call: Callable[..., Any]) -> type[_StandIn]:
+    """A class that a pickle can call like a function; on a function itself it could set attributes."""
+    return type(call.__name__, (_StandIn,), {"__slots__": (), "__new__": lambda cls, *arguments: call(*arguments)})
+
+
+class DType(_StandIn):
     """Stands in for ``numpy.dtype``: plain numbers only, so neither objects nor structures."""
 
     __slots__ = ("code", "order")
 
-    def __init__(self, code: str, *_align_copy: Any) -> None:
+    def __init__(self, code: Any, *_align_copy: Any) -> None:
         if not (isinstance(code, str) and code[:1] in "biuf" and code[1:] in {"1", "2", "4", "8"}):
             raise InputError(
-                f"the pickle holds an array of dtype {code!r}; expected plain numbers, such as 'f4'. "
+                f"the pickle holds an array of dtype {describe(code)}; expected plain numbers, such as 'f4'. "
                 "Objects in arrays are refused, since reading them can run code."
             )
         self.code = code
@@ -51,16 +90,13 @@ class _DType(_StandIn):
     def __setstate__(self, state: Any) -> None:
         self.order = state[1]
 
-    def dtype(self) -> np.dtype[Any]:
-        return np.dtype(self.code).newbyteorder(self.order)
-
 
 class PickledArray(_StandIn):
     """Stands in for ``numpy.ndarray``; holds the array once its state has come."""
 
     __slots__ = ("array",)
 
-    def __init__(self) -> None:
+    def __init__(self, *_subtype_shape_code: Any) -> None:
         self.array: NDArray | None = None
 
     def __setstate__(self, state: Any) -> None:
@@ -68,59 +104,75 @@ class PickledArray(_StandIn):
         self.array = _build(data, dtype, shape, "F" if fortran else "C")
 
 
-class _Reconstruct(_StandIn):
-    """Stands in for ``numpy._core.multiarray._reconstruct``: an array whose state follows."""
-
-    __slots__ = ()
-
-    def __new__(cls, *_subtype_shape_code: Any) -> Any:
-        return PickledArray()
-
-
-class _FromBuffer(_StandIn):
-    """Stands in for ``numpy._core.numeric._frombuffer``, which protocol 5 uses."""
-
-    __slots__ = ()
-
-    def __new__(cls, data: Any, dtype: Any, shape: Any, order: Any) -> Any:
-        made = PickledArray()
-        made.array = _build(data, dtype, shape, order)
-        return made
+def _build(data: Any, dtype: Any, shape: Any, order: Literal["C", "F"]) -> NDArray:
+    if not isinstance(dtype, DType) or not isinstance(data, str | bytes | bytearray | memoryview):
+        raise InputError("the pickle holds an array without a dtype or without bytes. It is damaged or forged.")
+    if not isinstance(shape, tuple) or not all(isinstance(side, int) and side >= 0 for side in shape):
+        raise InputError("the pickle holds an array whose shape is no tuple of numbers. It is damaged or forged.")
+    raw = data.encode("latin1") if isinstance(data, str) else data  # Python 2 wrote bytes as str
+    kind = np.dtype(dtype.code).newbyteorder(dtype.order)
+    if len(raw) != math.prod(shape) * kind.itemsize:
+        raise InputError(
+            f"the pickle holds {len(raw)} bytes for an array of shape {shown(shape)}. It is damaged or forged."
+        )
+    return np.frombuffer(raw, kind).reshape(shape, order=order)
 
 
-class _Scalar(_StandIn):
+@_stand_in
+def _from_buffer(data: Any, dtype: Any, shape: Any, order: Any) -> Any:
+    made = PickledArray()
+    made.array = _build(data, dtype, shape, "F" if order == "F" else "C")
+    return made
+
+
+@_stand_in
+def scalar(dtype: Any, data: Any) -> Any:
     """Stands in for ``numpy._core.multiarray.scalar``: one number."""
-
-    __slots__ = ()
-
-    def __new__(cls, dtype: Any, data: Any) -> Any:
-        return _build(data, dtype, (), "C")[()]
+    return _build(data, dtype, (), "C")[()]
 
 
-class _Encode(_StandIn):
-    """Stands in for ``_codecs.encode``, by which protocols 0 to 2 spell bytes."""
+@_stand_in
+def _encode(text: Any, encoding: Any = "latin1") -> Any:
+    if not isinstance(text, str) or not isinstance(encoding, str) or encoding not in {"latin1", "latin-1"}:
+        raise InputError(f"the pickle encodes text as {describe(encoding)}; arrays are only ever written as latin1.")
+    return text.encode("latin1")
 
-    __slots__ = ()
 
-    def __new__(cls, text: str, encoding: str = "latin1") -> Any:
-        if encoding not in {"latin1", "latin-1"}:
-            raise InputError(f"the pickle encodes text as {encoding!r}; arrays are only ever written as 'latin1'.")
-        return text.encode("latin1")
+@_stand_in
+def _dict(items: Any = ()) -> Any:
+    pairs = [] if isinstance(items, type) else list(items)  # a type is the factory of a defaultdict
+    _check_keys(key for key, _ in pairs)
+    return dict(pairs)
+
+
+@_stand_in
+def _list(*_values: Any) -> Any:
+    raise InputError("the pickle makes a list by a call. It is damaged or forged.")
 
 
 _ALLOWED: dict[tuple[str, str], Any] = {
-    ("numpy", "dtype"): _DType,
+    ("numpy", "dtype"): DType,
     ("numpy", "ndarray"): PickledArray,
-    ("_codecs", "encode"): _Encode,
-    ("builtins", "list"): list,  # the factory of PT-MAP's defaultdict
-    ("__builtin__", "list"): list,
-    ("collections", "defaultdict"): defaultdict,
-    ("collections", "OrderedDict"): OrderedDict,
+    ("_codecs", "encode"): _encode,  # by which protocols 0 to 2 spell bytes
+    ("builtins", "list"): _list,  # the factory of PT-MAP's defaultdict, which makes none here
+    ("__builtin__", "list"): _list,
+    ("collections", "defaultdict"): _dict,
+    ("collections", "OrderedDict"): _dict,  # Python 2 pickles its items as its argument
 }
 for _core in ("numpy._core", "numpy.core"):  # NumPy 2 and 1
-    _ALLOWED[f"{_core}.multiarray", "_reconstruct"] = _Reconstruct
-    _ALLOWED[f"{_core}.multiarray", "scalar"] = _Scalar
-    _ALLOWED[f"{_core}.numeric", "_frombuffer"] = _FromBuffer
+    _ALLOWED[f"{_core}.multiarray", "_reconstruct"] = PickledArray
+    _ALLOWED[f"{_core}.multiarray", "scalar"] = scalar
+    _ALLOWED[f"{_core}.numeric", "_frombuffer"] = _from_buffer
+
+
+def _checked(load: Callable[[Any], None], keys: Callable[[list[Any]], list[Any]]) -> Callable[[Any], None]:
+    """A step of the unpickler that fills a dict, with a check of the keys on the stack before it."""
+
+    def checked(self: Any) -> None:
+        _check_keys(keys(self.stack))
+        load(self)
+
+    return checked
 
 
 class RestrictedUnpickler(pickle._Unpickler):
@@ -130,116 +182,81 @@ class RestrictedUnpickler(pickle._Unpickler):
     file of twenty bytes can take all memory.
     """
 
+    def __init__(self, file: Any) -> None:
+        super().__init__(file, encoding="latin1")
+
     def find_class(self, module: str, name: str, /) -> Any:
         """Stand-ins for what NumPy's pickles name; an error for anything else."""
         try:
             return _ALLOWED[module, name]
         except KeyError:
             raise InputError(
-                f"the pickle asks for {module}.{name}, which is forbidden: only NumPy arrays are built "
+                f"the pickle asks for {module[:80]}.{name[:80]}, which is forbidden: only NumPy arrays are built "
                 "from pickles, since anything else can run code. If you trust the file, open it in Python "
                 "yourself and save its arrays as .npz."
             ) from None
 
     def persistent_load(self, pid: Any) -> Any:
-        """Refuse: nothing outside the file is looked up."""
+        """Refuse: nothing outside the file is read."""
         raise InputError(
-            f"the pickle refers to {pid!r} outside of it, as torch's files do; expected {{class: vectors}} "
-            "alone. Open it with torch and save `features` and `labels` as .npz."
+            "the pickle refers to something outside of it, as torch's files do; expected arrays alone. Open it with "
+            "torch and save `features` and `labels` as .npz."
         )
+
+    def _decode_string(self, value: bytes | memoryview) -> str | memoryview:
+        # Python 2 wrote the bytes of an array as a string; text is never that long
+        return value if isinstance(value, memoryview) else value.decode("latin1")
 
     def _load_bytearray(self) -> None:
         (length,) = struct.unpack("<Q", self.read(8))  # type: ignore[attr-defined]
         data = self.read(length)  # type: ignore[attr-defined]
-        if len(data) < length:  # Python's own version fills that much memory before it looks
+        if len(data) < length:  # Python's own version allocates the memory before it checks this
             raise EOFError("a byte array is cut short")
         self.append(bytearray(data))  # type: ignore[attr-defined]
 
-    dispatch = pickle._Unpickler.dispatch | {pickle.BYTEARRAY8[0]: _load_bytearray}  # type: ignore[assignment]
-
-
-def _build(data: Any, dtype: Any, shape: Any, order: Any) -> NDArray:
-    if not isinstance(dtype, _DType):
-        raise InputError("the pickle holds an array without a dtype. It is damaged or forged.")
-    raw = data.encode("latin1") if isinstance(data, str) else data  # Python 2 wrote bytes as str
-    kind = dtype.dtype()
-    if len(raw) != math.prod(shape) * kind.itemsize:
-        raise InputError(f"the pickle holds {len(raw)} bytes for an array of shape {shape}. It is damaged or forged.")
-    return np.frombuffer(raw, kind).reshape(shape, order=order)
-
-
-def read_pickle(path: Path) -> dict[str, Any]:
-    """Read features, labels and class names in the file's own order, which the authors' tasks rest on."""
-    size = path.stat().st_size
-    if size > MAX_BYTES:
-        raise InputError(
-            f"the pickle has {size} bytes; at most {MAX_BYTES} are read. Save it as .npz where it was made."
-        )
-    content = RestrictedUnpickler(io.BytesIO(path.read_bytes()), encoding="latin1").load()
-    if not isinstance(content, dict) or not content:
-        found = "an empty dict" if isinstance(content, dict) else _describe(content)
-        raise InputError(f"expected a pickled dict {{class: list of vectors}}, found {found}.")
-    blocks: list[NDArray] = []
-    left = MAX_GROWTH * size + (1 << 20)
-    for key, vectors in content.items():
-        block = _vectors(key, vectors, left)
-        left -= block.nbytes
-        if blocks and block.shape[1] != blocks[0].shape[1]:
-            raise InputError(
-                f"class {key!r} has vectors of {block.shape[1]} dimensions and the first class of "
-                f"{blocks[0].shape[1]}; all must have the same."
-            )
-        blocks.append(block)
-    return {
-        "features": np.concatenate(blocks),
-        "labels": np.repeat(np.arange(len(blocks)), [len(block) for block in blocks]),
-        "classes": [key if isinstance(key, str | bytes) else str(key) for key in content],
+    _load = pickle._Unpickler.dispatch
+    dispatch = {
+        code: load
+        for code, load in _load.items()
+        if bytes([code]) not in (pickle.EMPTY_SET, pickle.ADDITEMS, pickle.FROZENSET)
+    } | {
+        pickle.BYTEARRAY8[0]: _load_bytearray,
+        pickle.DICT[0]: _checked(_load[pickle.DICT[0]], lambda stack: stack[::2]),
+        pickle.SETITEMS[0]: _checked(_load[pickle.SETITEMS[0]], lambda stack: stack[::2]),
+        pickle.SETITEM[0]: _checked(_load[pickle.SETITEM[0]], lambda stack: stack[-2:-1]),
     }
 
 
-def _vectors(key: Any, vectors: Any, limit: int) -> NDArray:
-    """The vectors of one class as (n, d)."""
-    if isinstance(vectors, PickledArray):
-        if vectors.array is None or vectors.array.ndim != 2 or 0 in vectors.array.shape:
-            found = None if vectors.array is None else vectors.array.shape
-            raise InputError(f"class {key!r} holds an array of shape {found}; expected (n, d): n vectors of d numbers.")
-        _check_growth(vectors.array.nbytes, limit)
-        return vectors.array
-    if not isinstance(vectors, list | tuple) or not vectors:
-        raise InputError(f"class {key!r} holds {_describe(vectors)}; expected a list of vectors.")
-    rows: list[NDArray] = []
-    for i, vector in enumerate(vectors):
-        row = _vector(key, i, vector)
-        if len(row) != len(rows[0] if rows else row):
-            raise InputError(
-                f"class {key!r} is ragged: vector {i} has {len(row)} dimensions and vector 0 has "
-                f"{len(rows[0])}; all must have the same."
-            )
-        rows.append(row)
-        _check_growth(row.nbytes * len(rows), limit)
-    return np.stack(rows)
-
-
-def _vector(key: Any, i: int, vector: Any) -> NDArray:
-    if isinstance(vector, PickledArray) and vector.array is not None and vector.array.ndim == 1 and vector.array.size:
-        return vector.array
-    if isinstance(vector, list | tuple) and vector and all(isinstance(x, int | float | np.number) for x in vector):
-        return np.array(vector)
-    raise InputError(f"vector {i} of class {key!r} is {_describe(vector)}; expected a list or 1-D array of numbers.")
-
-
-def _check_growth(needed: int, limit: int) -> None:
-    if needed > limit:
-        raise InputError(
-            f"the pickle repeats itself: it grows to more than {MAX_GROWTH} times its size in memory. It is "
-            "damaged or forged; if you trust it, open it in Python yourself and save `features` and `labels` "
-            "as .npz."
-        )
-
-
-def _describe(value: Any) -> str:
+def describe(value: Any) -> str:
+    """What something in a pickle is, for a message; never its text, which may be without end."""
     if isinstance(value, PickledArray) and value.array is not None:
         return f"an array of shape {value.array.shape}"
     if isinstance(value, list | tuple | dict):
         return f"a {type(value).__name__} of {len(value)}"
-    return f"a {type(value).__name__}"
+    return shown(value) if isinstance(value, str | bytes) else f"a {type(value).__name__}"
+
+
+def _check_keys(keys: Iterable[Any]) -> None:
+    # The hash of a tuple is that of all it holds: one that holds itself twice on thirty levels takes minutes, and one
+    # of a million levels ends the interpreter.
+    for key in keys:
+        if not isinstance(key, str | bytes | int | float | np.number | None):
+            raise InputError(f"the pickle has a dict with {describe(key)} as a key; expected text or numbers.")
+
+
+class _Mapped:
+    """A memory-mapped file: long reads are views of it, so arrays stay on disk until they are used."""
+
+    def __init__(self, content: mmap.mmap) -> None:
+        self.content, self.view, self.at = content, memoryview(content), 0
+
+    def read(self, size: int) -> Any:
+        piece = self.view[self.at : self.at + size]
+        self.at += len(piece)
+        return piece if size >= _LONG else bytes(piece)
+
+    def readline(self) -> bytes:
+        end = self.content.find(b"\n", self.at) + 1 or len(self.content)
+        line = bytes(self.view[self.at : end])
+        self.at = end
+        return line

@@ -9,7 +9,7 @@ from a2lp.images.view import View
 
 __all__ = ["View"]
 
-# checked once, at the door, so that the modules inside may import these at their top
+# checked once here, so that the modules inside may import these at their top
 for _module, _package in {"torch": "torch", "PIL": "pillow", "safetensors": "safetensors"}.items():
     if find_spec(_module) is None:
         raise MissingExtraError("working with images", _package, "images")

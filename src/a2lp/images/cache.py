@@ -1,17 +1,15 @@
-"""Vectors that were computed before, on disk: a folder for each way of computing them, shards of vectors inside.
+"""A cache of vectors on disk: a folder for each way of embedding, with shards of vectors inside.
 
-A vector is found by what decides its numbers: the digest of the image, and the recipe (backbone, weights, view, ...)
-whose hash names the folder. Shards are written once, under a temporary name that is then renamed, and never changed;
-so a kill at any moment leaves whole shards, and several programs may write beside each other. Deleting a shard, a
-folder or the whole cache is safe: it costs the time to compute the vectors again.
+A vector is looked up by the digest of its image and by the recipe (backbone, weights, view, ...), whose hash names the
+folder. Shards are written once, under a temporary name that is then renamed, and never changed; so a kill at any moment
+leaves whole shards, and several programs may write at the same time. Any part of the cache may be deleted at any time:
+its vectors are then computed again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import sys
 import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,27 +18,18 @@ from typing import Any
 
 import numpy as np
 
-from a2lp.errors import A2LPWarning, InputError
-from a2lp.features.common import replacing
+from a2lp import npz
+from a2lp.errors import A2LPWarning, FeatureFileError, InputError
+from a2lp.files import reading, replacing, write_text, writing
 
 NDArray = np.ndarray[Any, Any]
 
 # Work that a kill can cost, beside the batch in flight; shorter, and a large set would leave thousands of shards.
 SHARD_SECONDS = 2.0
-
-
-def default_cache() -> Path:
-    """The folder that ``A2LP_CACHE`` names, else ``a2lp`` where this system keeps caches."""
-    chosen = os.environ.get("A2LP_CACHE")
-    if chosen:
-        return Path(chosen)
-    if sys.platform == "win32":
-        local = os.environ.get("LOCALAPPDATA")
-        return (Path(local) if local else Path.home() / "AppData" / "Local") / "a2lp" / "cache"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "a2lp"
-    of_user = os.environ.get("XDG_CACHE_HOME")
-    return (Path(of_user) if of_user else Path.home() / ".cache") / "a2lp"
+_EXPECTED = "a shard of the cache"
+_REMEDY = (
+    "Embedded images are kept there; choose another folder with --cache DIR or the environment variable A2LP_CACHE."
+)
 
 
 class FeatureCache:
@@ -60,24 +49,20 @@ class FeatureCache:
         text = json.dumps(recipe, sort_keys=True, allow_nan=False)
         self.folder = root / "features" / hashlib.sha256(text.encode()).hexdigest()[:32]
         self.dim = dim
-        try:
+        with writing(self.folder, _REMEDY):
             self.folder.mkdir(parents=True, exist_ok=True)
-            with replacing(self.folder / "recipe.json") as temporary:  # for people who look into the folder
-                temporary.write_text(text + "\n", encoding="utf-8")
-        except OSError as error:
-            raise self._unwritable(error) from error
+        write_text(self.folder / "recipe.json", text + "\n", _REMEDY)  # for people who read the folder
 
     def get(self, digests: Iterable[str]) -> dict[str, NDArray]:
-        """The vectors that are there, by digest; a damaged shard is named in a warning and counts as absent."""
+        """The vectors that are in the cache, by digest; a damaged shard is named in a warning and left out."""
         wanted = set(digests)
         found: dict[str, NDArray] = {}
         for shard in sorted(self.folder.glob("*.npz")):
             try:
                 found |= self._read(shard, wanted)
-            except Exception as error:  # zipfile's, zlib's, struct's, ...: whatever the damage leads to
+            except FeatureFileError as error:
                 warnings.warn(
-                    f"{shard} in the cache cannot be read ({type(error).__name__}: {error}); its images are embedded "
-                    "again. Delete it, and this note will not come back.",
+                    f"{error} Its images are embedded again. Delete it, and this note will not come back.",
                     A2LPWarning,
                     stacklevel=2,
                 )
@@ -87,33 +72,29 @@ class FeatureCache:
         """Add a shard."""
         names = np.array(digests, dtype=np.bytes_)
         name = hashlib.sha256(names.tobytes() + vectors.tobytes()).hexdigest()[:32]
-        try:
-            with replacing(self.folder / f"{name}.npz") as temporary, temporary.open("wb") as file:
-                np.savez(file, digests=names, vectors=vectors)
-        except OSError as error:
-            raise self._unwritable(error) from error
+        path = self.folder / f"{name}.npz"
+        with writing(path, _REMEDY), replacing(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, digests=names, vectors=vectors)
 
     def _read(self, shard: Path, wanted: set[str]) -> dict[str, NDArray]:
-        with shard.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            digests: list[str] = archive["digests"].astype(str).tolist()
+        with reading(shard, _EXPECTED):
+            digests: list[str] = npz.read(shard, _EXPECTED, ["digests"])["digests"].astype(str).tolist()
             rows = [row for row, digest in enumerate(digests) if digest in wanted]
             if not rows:
                 return {}
-            vectors = archive["vectors"]
-        if vectors.shape != (len(digests), self.dim) or vectors.dtype != np.float16:
-            raise ValueError(f"{vectors.shape} {vectors.dtype} for {len(digests)} vectors of {self.dim} dimensions")
-        # indexing copies: the rest of the shard is not kept in memory
-        return dict(zip((digests[row] for row in rows), vectors[rows], strict=True))
-
-    def _unwritable(self, error: OSError) -> InputError:
-        return InputError(
-            f"the cache {self.folder} cannot be written ({error.strerror}); embedded images are kept there. Choose "
-            "another folder with --cache DIR or the environment variable A2LP_CACHE."
-        )
+            vectors = npz.read(shard, _EXPECTED, ["vectors"])["vectors"]
+            if vectors.shape != (len(digests), self.dim) or vectors.dtype != np.float16:
+                raise InputError(
+                    f"it has {vectors.shape} {vectors.dtype} for {len(digests)} vectors of {self.dim} dimensions."
+                )
+            if not np.isfinite(vectors[rows]).all():
+                raise InputError("it has a vector that is not finite.")
+            # indexing copies: the rest of the shard is not kept in memory
+            return dict(zip((digests[row] for row in rows), vectors[rows], strict=True))
 
 
 class ShardWriter:
-    """Collects vectors and puts them into a cache every few seconds, and at the end, whatever brings it about."""
+    """Collects vectors and puts them into a cache every few seconds and at the end, also where that is an error."""
 
     def __init__(self, cache: FeatureCache) -> None:
         self._cache = cache

@@ -1,4 +1,4 @@
-"""Images in, a feature file out; what is embedded once is kept in a cache, so an interrupted run goes on."""
+"""Images to feature vectors; vectors are kept in a cache, so an interrupted run continues where it stopped."""
 
 from __future__ import annotations
 
@@ -11,101 +11,92 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import PIL
 import torch
 
 from a2lp._version import __version__
-from a2lp.errors import CorruptImageError, FeatureFileError, InputError, UnknownNameError
+from a2lp.checks import require_name, require_whole
+from a2lp.errors import CorruptImageError, FeatureFileError, InputError
 from a2lp.features import FeatureSet, save
 from a2lp.features.statistics import BaseStatistics
+from a2lp.files import cache_folder, check_target, exists, writing
 from a2lp.images.backbones import Backbone
-from a2lp.images.cache import FeatureCache, ShardWriter, default_cache
-from a2lp.images.datasets import ImageSet, read_resized
+from a2lp.images.cache import FeatureCache, ShardWriter
+from a2lp.images.datasets import ImageSet
+from a2lp.images.datasets.image_set import OnCorrupt
 from a2lp.images.datasets.memory import check_memory
+from a2lp.images.forward import choose_device, forward_function
 
 NDArray = np.ndarray[Any, Any]
-OnCorrupt = Literal["refuse", "skip"]
 Read = tuple[NDArray, NDArray]  # pixels (n, h, w, 3), and their rows
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done (``"looking up"`` or ``"embedding"``), how many images of it, and of how many."""
+"""Called with the step (``"looking up"`` or ``"embedding"``), the images done, and their total."""
 
-# To be raised when the same image, backbone and view come to give other numbers: old caches are then not used.
+# Increase it when the same image, backbone and view would give other numbers, so that old caches are not used.
 PIPELINE = 1
-# On a CPU, a batch passes through the network a few images at a time, and the activations stay below the size from
-# which the C library gets fresh pages for every layer: with 64 images of 224 x 224, that takes twice as long as the
-# network itself.
-CPU_PIXELS = 2 * 224 * 224
 
 
-def embed(
+def embed_images(
     images: ImageSet,
     backbone: Backbone,
-    out: str | Path,
     *,
     device: str = "auto",
     batch_size: int = 64,
     workers: int = 1,
     on_corrupt: OnCorrupt = "refuse",
-    flip: bool = False,
+    flip: bool = True,
     cache: str | Path | None = None,
     about: dict[str, Any] | None = None,
-    force: bool = False,
     progress: Progress | None = None,
 ) -> FeatureSet:
-    """Embed images and write them as a feature file; with labels, base statistics beside it, as NAME_base.npz.
+    """Embed images. Those whose vectors are in the cache are only hashed.
 
-    Images whose vectors are in the cache cost a look at their bytes only. A run that was killed goes on when it is
-    started again: the cache gets what is done every two seconds.
+    A run that was killed continues when it is started again: vectors go into the cache every two seconds.
 
     Parameters
     ----------
     images : ImageSet
-        What to embed; equal images are embedded once.
+        The images; equal ones are embedded once.
     backbone : Backbone
-        The network, with the view and the normalisation that it wants. It is moved to ``device``.
-    out : path
-        The .npz file to write, float16.
+        The network, with its view and normalisation. It is moved to ``device``.
     device : str
-        A device of torch, or ``"auto"``: CUDA where there is some, else the CPU.
+        A torch device, or ``"auto"``: CUDA if available, else the CPU.
     batch_size : int
         How many images are decoded and held at a time.
     workers : int
-        Threads that decode images, while the network works on the batch before.
+        Threads that decode images, while the network works on the previous batch.
     on_corrupt : {"refuse", "skip"}
-        What becomes of an image that cannot be read: an error that names it, or it is left out and listed in
+        What to do with an image that cannot be read: raise an error that names it, or leave it out and list it in
         ``about["skipped"]``.
     flip : bool
-        Whether a vector is the mean over the image and its mirror image.
+        Whether a vector is the mean over the image and its mirror image: twice the time, and better features.
     cache : path, optional
-        Where vectors are kept; ``default_cache()`` if not given.
+        Where vectors are kept; ``cache_folder()`` if not given.
     about : dict, optional
-        What else is known of the images, for the file: ``split``, ``source``, ...
-    force : bool
-        Whether files that are already there are replaced.
+        Further entries of the set's ``about``: ``split``, ``source``, ...
     progress : callable, optional
         See ``Progress``.
 
     Returns
     -------
     FeatureSet
-        What was written.
+        float16; ``about`` has everything that decides the vectors, ``flip`` included.
     """
-    target, report = Path(out), progress or _ignore
-    _check(images, target, batch_size, workers, on_corrupt, force)
+    report = progress or _ignore
+    _check(images, batch_size, workers, on_corrupt)
     side = backbone.view.output
     check_memory(f"two batches of {batch_size} images of {side} x {side} pixels", 2 * batch_size * side * side * 3)
-    forward = _forward(backbone, choose_device(device), flip)
+    forward = forward_function(backbone, choose_device(device), flip)
     recipe = _recipe(backbone, flip)
-    told = {"weights": backbone.weights, "versions": _versions()} | recipe
-    store = FeatureCache(Path(cache) if cache is not None else default_cache(), recipe, backbone.dim)
+    store = FeatureCache(Path(cache) if cache is not None else cache_folder(), recipe, backbone.dim)
 
     digests = _digests(images, workers, on_corrupt, report)
     vectors = store.get(digest for digest in digests if digest)
     missing = {digest: row for row, digest in enumerate(digests) if digest and digest not in vectors}
-    read = partial(read_resized, images, view=backbone.view, workers=workers, on_corrupt=on_corrupt)
+    read = partial(images.read, view=backbone.view, workers=workers, on_corrupt=on_corrupt)
     report("embedding", 0, len(missing))
     with ShardWriter(store) as shards:
         for done, (pixels, rows) in enumerate(_read_ahead(read, list(missing.values()), batch_size), start=1):
@@ -115,12 +106,35 @@ def embed(
             vectors |= zip(names, made, strict=True)
             shards.add(names, made)
             report("embedding", min(done * batch_size, len(missing)), len(missing))
+    known = {"weights": backbone.weights, "versions": _versions()} | recipe
+    return _gather(images, digests, vectors, (about or {}) | known)
 
-    features = _gather(images, digests, vectors, (about or {}) | told)
-    statistics = None if features.labels is None else BaseStatistics.of(features.features, features.labels)
-    save(features, target, force=force)
-    if statistics is not None:
-        statistics.save(base_path(target), force=force)
+
+def embed(images: ImageSet, backbone: Backbone, out: str | Path, *, force: bool = False, **options: Any) -> FeatureSet:
+    """Embed images and write them as a feature file; with labels, base statistics beside it, as NAME_base.npz.
+
+    Parameters
+    ----------
+    images, backbone, **options
+        As in ``embed_images``.
+    out : path
+        The .npz file to write.
+    force : bool
+        Whether existing files are replaced.
+
+    Returns
+    -------
+    FeatureSet
+        What was written.
+    """
+    out, base = Path(out), base_path(Path(out))
+    check_targets(out, labels=images.labels is not None, dim=backbone.dim, force=force)
+    features = embed_images(images, backbone, **options)
+    if features.labels is not None:
+        statistics = BaseStatistics.of(features.features, features.labels)
+        statistics.save(base, force=force or _holds(base, statistics.same))
+    # last: a kill before this leaves nothing that would stop the same command
+    save(features, out, force=force)
     return features
 
 
@@ -129,48 +143,37 @@ def base_path(out: Path) -> Path:
     return out.with_name(f"{out.stem}_base.npz")
 
 
-def choose_device(name: str) -> torch.device:
-    """The device of this name, tried; ``"auto"`` is CUDA where there is some, else the CPU."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device).cpu()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = " ".join(str(error).split())[:120].rstrip(".")
-        raise InputError(f"device={name!r} cannot be used ({reason}). Choose auto, cpu, or cuda on a GPU.") from error
-    return device
-
-
-def _check(images: ImageSet, target: Path, batch_size: int, workers: int, on_corrupt: str, force: bool) -> None:
-    """Refuse at the start what would be refused at the end."""
+def _check(images: ImageSet, batch_size: int, workers: int, on_corrupt: str) -> None:
     if len(images) == 0:
         raise InputError(f"{images.name!r} has no images. Choose another set or split.")
-    for name, value in (("batch_size", batch_size), ("workers", workers)):
-        if value < 1:
-            raise InputError(f"{name}={value} must be 1 or more.")
-    if on_corrupt not in ("refuse", "skip"):
-        raise UnknownNameError("choice for corrupt images", on_corrupt, ("refuse", "skip"))
-    if target.suffix != ".npz":
-        raise FeatureFileError(f"{target}: features are written as .npz. Name it so; `a2lp convert` makes other kinds.")
-    if not target.parent.is_dir():
-        raise FeatureFileError(f"{target}: there is no directory {target.parent}. Create it first.")
+    require_whole("batch_size", batch_size, 1, "64 is usual.")
+    require_whole("workers", workers, 1, "It is the number of threads that decode.")
+    require_name("choice for corrupt images", on_corrupt, ("refuse", "skip"))
+
+
+def check_targets(out: Path, *, labels: bool, dim: int | None = None, force: bool = False) -> None:
+    """Refuse at the start of ``embed`` what would be refused at its end.
+
+    Statistics without features may be what an interrupted run left. Those of ``dim`` dimensions are accepted here, and
+    compared with the new ones at the end.
+    """
+    check_target(out, (".npz",), "a file of features (`a2lp convert` makes other kinds)", force=force)
+    with writing(out), TemporaryFile(dir=out.parent):
+        pass
+    if labels and not _holds(base_path(out), lambda found: dim in (None, len(found.mean))):
+        check_target(base_path(out), (), "a file of statistics", force=force)
+
+
+def _holds(path: Path, condition: Callable[[BaseStatistics], bool]) -> bool:
+    """Whether a file has statistics that meet a condition."""
     try:
-        with TemporaryFile(dir=target.parent):
-            pass
-    except OSError as error:
-        raise FeatureFileError(
-            f"{target}: nothing can be written into {target.parent} ({error.strerror}). Check its permissions."
-        ) from error
-    for path in (target, *([] if images.labels is None else [base_path(target)])):
-        if path.exists() and not (force and path.is_file()):
-            raise FeatureFileError(
-                f"{path} exists already. Choose another name, or replace it with --force (in Python: force=True)."
-            )
+        return exists(path) and condition(BaseStatistics.load(path))
+    except FeatureFileError:
+        return False
 
 
 def _recipe(backbone: Backbone, flip: bool) -> dict[str, Any]:
-    """Everything beside the image that decides a vector: what the cache is keyed by, and the file tells."""
+    """Everything beside the image that decides a vector: the key of the cache, and a part of the set's ``about``."""
     return {
         "backbone": backbone.name,
         "options": getattr(backbone.module, "options", {}),
@@ -239,37 +242,12 @@ def _read_ahead(read: Callable[[Sequence[int]], Read], rows: Sequence[int], batc
             yield last.result()
 
 
-def _forward(backbone: Backbone, device: torch.device, flip: bool) -> Callable[[NDArray], NDArray]:
-    """The function from pixels, uint8 (n, h, w, 3), to vectors, float16 (n, d)."""
-    module = backbone.module.to(device, memory_format=torch.channels_last).eval()
-    mean, std = (255 * torch.tensor(of, device=device).view(1, 3, 1, 1) for of in (backbone.mean, backbone.std))
-    if device.type == "cpu":
-        # freed at once; from then on glibc keeps blocks up to this size instead of returning their pages
-        torch.empty(31 << 20, dtype=torch.uint8)
-
-    def forward(pixels: NDArray) -> NDArray:
-        n, height, width, _ = pixels.shape
-        step = max(1, CPU_PIXELS // (height * width)) if device.type == "cpu" else max(1, n)
-        parts = [torch.empty(0, backbone.dim, device=device)]  # alone where all images of a batch were skipped
-        with torch.inference_mode():
-            for start in range(0, n, step):
-                # (n, 3, h, w) whose memory stays (n, h, w, 3): torch's channels_last, as the network's
-                x = torch.from_numpy(pixels[start : start + step]).to(device).permute(0, 3, 1, 2)
-                x = (x.float() - mean) / std
-                y = module(x)
-                parts.append((y + module(x.flip(-1))) / 2 if flip else y)
-            made: NDArray = torch.cat(parts).half().cpu().numpy()
-        return made
-
-    return forward
-
-
 def _check_finite(vectors: NDArray, rows: NDArray, images: ImageSet) -> None:
     wrong = ~np.isfinite(vectors).all(axis=1)
     if wrong.any():
         raise InputError(
             f"the network's output for {images.files[rows[int(np.argmax(wrong))]]} is not finite in float16 (at most "
-            "65504). Look at the weights: they may be damaged, or belong to another network."
+            "65504). Check the weights: they may be damaged, or belong to another network."
         )
 
 

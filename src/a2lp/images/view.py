@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from a2lp.checks import shown
 from a2lp.errors import InputError
 
 
@@ -33,7 +34,7 @@ class View:
     def __post_init__(self) -> None:
         for name, value in (("resize", self.resize), ("crop", self.crop), ("size", self.size)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise InputError(f"{name}={value!r} of a view must be a whole number of pixels, 1 or more.")
+                raise InputError(f"{name}={shown(value)} of a view must be a whole number of pixels, 1 or more.")
         if self.crop > self.resize:
             raise InputError(
                 f"a view cannot crop {self.crop} pixels out of {self.resize}; crop must be at most resize. "
@@ -52,5 +53,5 @@ class View:
     def parse(cls, text: str) -> View:
         """A view from ``RESIZE/CROP`` or ``RESIZE/CROP/SIZE``, as ``str`` writes it."""
         if not re.fullmatch(r"[0-9]{1,5}/[0-9]{1,5}(/[0-9]{1,5})?", text):
-            raise InputError(f"view {text!r} must be RESIZE/CROP or RESIZE/CROP/SIZE in pixels, such as 96/84.")
+            raise InputError(f"view {shown(text)} must be RESIZE/CROP or RESIZE/CROP/SIZE in pixels, such as 96/84.")
         return cls(*map(int, text.split("/")))

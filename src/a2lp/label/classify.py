@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from a2lp.checks import listed
 from a2lp.encoding import encode_labels
 from a2lp.errors import InputError, ShapeError, UnknownNameError
 from a2lp.features import FeatureSet
-from a2lp.features.common import listed
 from a2lp.label.sources import Progress
 from a2lp.pool.confidence import Assessment, assess
 from a2lp.pool.graph import PoolGraph

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from a2lp.checks import listed
 from a2lp.errors import InputError
-from a2lp.features.common import listed
 
 if TYPE_CHECKING:
     from a2lp.label.classify import Labelled

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from a2lp.checks import listed
 from a2lp.errors import InputError
-from a2lp.features.common import listed
 from a2lp.label.sources import Points
 from a2lp.label.tables import TABLES, Row, read_table
 

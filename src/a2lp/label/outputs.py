@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from a2lp._version import __version__
 from a2lp.errors import A2LPError, InputError, MissingExtraError
-from a2lp.features.common import replacing
+from a2lp.files import replacing
 from a2lp.label import folders
 from a2lp.label.classify import Labelled
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from a2lp._version import __version__
 from a2lp.errors import InputError, MissingExtraError
-from a2lp.features.common import replacing
+from a2lp.files import replacing
 from a2lp.label.classify import Labelled
 from a2lp.label.report_parts import parts
 

@@ -6,20 +6,19 @@ minutes that embedding takes; ``embed_points`` gives the vectors. ``open_source`
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
 
+from a2lp import cores
+from a2lp.checks import listed
 from a2lp.errors import InputError
 from a2lp.features import load
-from a2lp.features.common import listed
 from a2lp.features.files import FORMATS
 
 NDArray = np.ndarray[Any, Any]
@@ -167,23 +166,21 @@ def embed_points(points: Points, how: Embedding, progress: Progress | None = Non
     from a2lp.images.backbones import create
     from a2lp.images.datasets import ImageSet
     from a2lp.images.datasets.sources import Files
-    from a2lp.images.embed import embed
+    from a2lp.images.embed import embed_images
 
     paths = points.paths or ()
     network = create(how.backbone, how.weights, view=None if how.view is None else View.parse(how.view))
     images = ImageSet("images", None, None, points.keys, Files(Path(), [str(path) for path in paths]))
-    with TemporaryDirectory() as folder:  # the vectors are in the cache; the file itself is not needed
-        made = embed(
-            images,
-            network,
-            Path(folder) / "pool.npz",
-            device=how.device,
-            workers=os.cpu_count() or 1,
-            on_corrupt=how.on_corrupt,  # type: ignore[arg-type]  # checked there
-            flip=how.flip,
-            cache=how.cache,
-            progress=progress,
-        )
+    made = embed_images(
+        images,
+        network,
+        device=how.device,
+        workers=cores.count(),
+        on_corrupt=how.on_corrupt,  # type: ignore[arg-type]  # checked there
+        flip=how.flip,
+        cache=how.cache,
+        progress=progress,
+    )
     row_of = {key: row for row, key in enumerate(points.keys)}
     rows = [row_of[key] for key in made.files or ()]
     return Pool(

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from a2lp.checks import require_whole
 from a2lp.errors import InputError
-from a2lp.features.common import replacing
+from a2lp.files import replacing
 from a2lp.label.labels import Given, read_given
 from a2lp.label.sources import Embedding, Points, Progress, embed_points, find_points
 from a2lp.label.tool import Task
-from a2lp.methods.base import require_whole
 from a2lp.pool.suggest import Suggestion, suggest
 
 NDArray = np.ndarray[Any, Any]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from a2lp.checks import listed
 from a2lp.errors import InputError, MissingExtraError
-from a2lp.features.common import listed
 
 KEYS = ("path", "file", "id", "index")
 TABLES = (".csv", ".tsv", ".parquet")

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from a2lp.checks import listed
 from a2lp.errors import InputError
-from a2lp.features.common import listed
 from a2lp.label.classify import Labelled, check_options, label
 from a2lp.label.labels import Given, check_classes, read_given
 from a2lp.label.outputs import check_output, write_output

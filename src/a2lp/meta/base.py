@@ -1,11 +1,10 @@
-"""What trained methods share: a head (a small torch network on frozen features), where its weights come from, and
-the way from any array library to torch and back.
+"""The base of trained methods: a head (a small torch network on frozen features), its weights, and the conversion from
+any array library to torch and back.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -15,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from a2lp.arrays import Array, chunks, is_torch, like, namespace, one_hot, to_numpy
+from a2lp.checks import require_whole, shown
 from a2lp.errors import InputError, ShapeError
 from a2lp.meta.weights import HeadWeights, read_weights
-from a2lp.methods.base import Method, Outcome, Points, direct_outcome, require_whole
+from a2lp.methods.base import Method, Outcome, Points, scored
 from a2lp.tasks.batch import TaskBatch
 
 
@@ -30,10 +30,10 @@ class Episode(NamedTuple):
 
 
 class Head(nn.Module, ABC):  # type: ignore[misc]
-    """What is trained: tasks in, logits of all unlabelled points out.
+    """The part of a method that is trained: tasks in, logits of all unlabelled points out.
 
-    A head is made for vectors of ``n_dims`` dimensions and, where ``fixed_way`` says so, for ``n_way`` classes. Nothing
-    in it may mix tasks of a batch: batch norm over tasks would make a task's answer depend on its neighbours.
+    A head is made for vectors of ``n_dims`` dimensions and, if ``fixed_way`` is set, for ``n_way`` classes. It must not
+    mix the tasks of a batch: with batch norm over tasks, the answer to a task would depend on the others.
     """
 
     fixed_way: ClassVar[bool] = False
@@ -47,13 +47,13 @@ class Head(nn.Module, ABC):  # type: ignore[misc]
         """Logits (b, m, c)."""
 
     def loss(self, episode: Episode, targets: Tensor) -> Tensor:
-        """What training lowers; cross-entropy of the queries (b, m) unless a head says otherwise."""
+        """The training loss; cross-entropy of the queries (b, m) unless a head has its own."""
         return nn.functional.cross_entropy(self(episode).flatten(0, 1), targets.flatten())
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a head is trained unless the caller says otherwise.
+    """The default settings of a head's training.
 
     Attributes
     ----------
@@ -78,9 +78,9 @@ class MetaMethod(Method):
     Parameters
     ----------
     weights : str or Path, optional
-        What ``a2lp meta-train`` wrote. None: the untrained start, which answers too.
+        A file that ``a2lp meta-train`` wrote. None: the untrained head.
     seed : int
-        Of the untrained start, where it is random.
+        Of the untrained head, where it is random.
     """
 
     head: ClassVar[type[Head]]
@@ -92,13 +92,13 @@ class MetaMethod(Method):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_whole("seed", self.seed, 0, "It decides the untrained start only.")
+        require_whole("seed", self.seed, 0, "It decides the untrained head only.")
         trained = None if self.weights is None else self._read(self.weights)
         object.__setattr__(self, "_trained", trained)  # not a field: the file's name stands for it
 
     @property
     def trained(self) -> HeadWeights | None:
-        """What the file of weights holds; None without one."""
+        """The content of the file of weights; None without one."""
         found: HeadWeights | None = getattr(self, "_trained", None)
         return found
 
@@ -112,16 +112,16 @@ class MetaMethod(Method):
         return head(episode)[:, :n_query]
 
     def new_head(self, n_dims: int, n_way: int) -> Head:
-        """The untrained start."""
+        """The untrained head."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             return self.head(n_dims, n_way)
 
     def _read(self, path: str | Path) -> HeadWeights:
         if not isinstance(path, str | Path):
-            raise InputError(f"weights={path!r} must be the name of a file that `a2lp meta-train` wrote, or None.")
+            raise InputError(f"weights={shown(path)} must be the name of a file that `a2lp meta-train` wrote, or None.")
         found = read_weights(path, self.head.__name__)
-        found.load_into(self.new_head(found.n_dims, found.n_way))  # what does not fit shows here, not at the first task
+        found.check_fits(self.head)  # here, not at the first task
         return found
 
     def _check(self, batch: TaskBatch) -> None:
@@ -141,7 +141,7 @@ class MetaMethod(Method):
                 f"a2lp meta-train --ways {batch.n_classes}."
             )
 
-    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
+    def _solve(self, points: Points) -> Outcome:
         episode = as_episode(points)
         head = self._head_like(episode.rest, points.n_classes)
         with torch.no_grad():
@@ -150,13 +150,13 @@ class MetaMethod(Method):
                 for part in chunks(len(episode.rest), self.block)
             ]
             scores = torch.cat(parts) / self.tau
-        return direct_outcome(_back(scores, points.support)), ("torch", "its network is torch's")
+        return scored(_back(scores, points.support), engine="torch", reason="its network is torch's")
 
     def _head_like(self, vectors: Tensor, n_way: int) -> Head:
         """The head in the dtype and on the device of some vectors."""
         head = self.new_head(vectors.shape[-1], n_way)
         if self.trained is not None:
-            self.trained.load_into(head)
+            head.load_state_dict(self.trained.tensors)
         head.to(vectors.device, vectors.dtype)
         return head
 

@@ -1,8 +1,8 @@
 """CAN: Hou, Chang, Ma, Shan and Chen, "Cross attention network for few-shot classification", NeurIPS 2019.
 
-Each pair of a class and a point is compared with an attention of its own: a small network looks at where the two agree
-and says which parts count. Then the surest queries join the support with the label they got, twice, and all are scored
-anew (the authors' transductive step, ``top_k`` here). Assumes no class marginal.
+Each pair of a class and a point is compared with an attention of its own, from a small network whose input is where the
+two agree. Then the most confident queries join the support with their predicted labels, twice, and all are scored again
+(the authors' transductive step, ``top_k`` here). Assumes no class marginal.
 
 Where we differ from the authors' code: they attend to the 36 places of a feature map, and pooled vectors have none, so
 the attention here is over channels, from the products of the two unit vectors, channel by channel, in the place of
@@ -21,8 +21,8 @@ from typing import ClassVar
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from a2lp.checks import require_number
 from a2lp.meta.base import Episode, Head, MetaMethod, Recipe
-from a2lp.methods.base import require_number
 
 SCALE = 15.0  # of the cosines
 HIDDEN = 32
@@ -84,7 +84,7 @@ class CAN(MetaMethod):
         require_number("share", self.share, "above 0 and at most 1", lambda v: 0 < v <= 1, "The authors use 35/75.")
 
     def answer(self, head: Head, episode: Episode, n_query: int) -> Tensor:
-        """Logits after the surest queries have joined."""
+        """Logits after the most confident queries have joined."""
         assert isinstance(head, CANHead)
         rest = episode.rest
         sums, counts = class_sums(episode.labels, episode.support)

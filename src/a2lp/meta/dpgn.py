@@ -2,14 +2,14 @@
 CVPR 2020.
 
 Two graphs over all points of a task refine each other: one compares vectors, the other compares how points are related
-to the supports ("distributions"), and its edges say which vectors are mixed. After the last round, a query's edges to
-the supports are its answer. Assumes no class marginal.
+to the supports ("distributions"), and vectors are mixed along its edges. After the last round, a query's edges to the
+supports are its answer. Assumes no class marginal.
 
 Where we differ from the authors' code: the backbone is frozen, and a linear layer takes the place of the embedding that
 they train with it; three rounds of 32 dimensions, theirs are six of 128. What acts on distributions is shared over
-supports, where theirs is a layer with an input for each: so any number of classes and shots will do, in any order.
-Their tasks have one query for each class, in training and in their results, here they have as many as they have (15 in
-training), which are all linked at the start. With that many points an edge that is normalised over its row is small,
+supports, where theirs is a layer with an input for each: so any number of classes and shots works, in any order.
+Their tasks have one query for each class, in training and in their results; here they have any number (15 in training),
+which are all linked at the start. With that many points an edge that is normalised over its row is small,
 so the loss of edges is taken before they are normalised, and the cross-entropy of the answer is added to it. Layer norm
 keeps vectors in size where they have batch norm and dropout. They chose the round of training on test classes; here
 validation classes are for that.
@@ -35,7 +35,7 @@ _NODE_LOSS = 0.1
 
 
 class _Round(nn.Module):  # type: ignore[misc]
-    """What is learned for one round; no vectors are mixed after the last."""
+    """The layers of one round; no vectors are mixed after the last."""
 
     def __init__(self, last: bool) -> None:
         super().__init__()

@@ -2,17 +2,17 @@
 synthetic gradients", ICLR 2020; and its ensemble: Liu, Schiele and Sun, "An ensemble of epoch-wise empirical Bayes for
 few-shot learning", ECCV 2020 (E3BM).
 
-Class weights start at the support means and take three gradient steps on the queries, whose labels nobody knows: a
-small network that was trained on base classes says what the gradient of the loss by the logits would be. E3BM lets the
-length of each step depend on the task, and adds up what the weights of all steps say.
+Class weights start at the support means and take three gradient steps on the queries, whose labels are unknown: a small
+network that was trained on base classes predicts the gradient of the loss by the logits. E3BM lets the length of each
+step depend on the task, and sums the predictions of the weights of all steps.
 
 Assumes a uniform class marginal, softly: the network's batch norm is over all queries of a task, and it is trained on
 balanced tasks. Where we differ from the authors' code: vectors come from whatever backbone the caller has and are not
-trained; training is AdamW on batches of episodes, 1 and 5 shots by turns, in the place of 50 000 episodes of SGD one
-by one. The network has an input for each class, so it is bound to one number of classes, and the authors' answers
-depend on the order in which classes are listed: we list them by their mean score, so that other names give the same
-answer. The gradient of the logits by the weights is a closed form. E3BM's own layers learn at the rate of the rest
-(theirs at 1e-6, which leaves them where they start).
+trained; training is AdamW on batches of episodes, 1 and 5 shots by turns, instead of 50 000 episodes of SGD one by one.
+The network has an input for each class, so it is bound to one number of classes, and the authors' answers depend on the
+order of the classes: we order them by their mean score, so that their names do not change the answer. The gradient of
+the logits by the weights is a closed form. E3BM's own layers learn at the rate of the rest (theirs at 1e-6, which
+hardly moves them).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _TaskNorm(nn.Module):  # type: ignore[misc]
 
 
 class SIBHead(Head):
-    """The first class weights, the scale of the logits, and the network that makes up gradients."""
+    """The first class weights, the scale of the logits, and the network of synthetic gradients."""
 
     fixed_way = True
 
@@ -81,14 +81,14 @@ class SIBHead(Head):
         return self.scale * (rest @ F.normalize(weights, dim=-1).mT + self.bias)
 
     def slope(self, weights: Tensor, rest: Tensor) -> Tensor:
-        """The made-up gradient by the logits, carried on to the weights (b, c, d)."""
+        """The synthetic gradient by the logits, propagated to the weights (b, c, d)."""
         length = weights.norm(dim=-1, keepdim=True).clamp_min(1e-12)
         unit = weights / length  # (b, c, d)
         cosines = rest @ unit.mT  # (b, m, c)
-        made_up = self.gradient(self.scale * (cosines + self.bias))  # (b, m, c)
-        # d cos(x, w) / dw = (x - cos u) / |w|, summed over points with the made-up gradient
-        along = (made_up * cosines).sum(1)[..., None] * unit
-        return self.scale / length * (made_up.mT @ rest - along)
+        synthetic = self.gradient(self.scale * (cosines + self.bias))  # (b, m, c)
+        # d cos(x, w) / dw = (x - cos u) / |w|, summed over points with the synthetic gradient
+        along = (synthetic * cosines).sum(1)[..., None] * unit
+        return self.scale / length * (synthetic.mT @ rest - along)
 
 
 class E3BMHead(SIBHead):
@@ -100,7 +100,7 @@ class E3BMHead(SIBHead):
         self.votes = nn.ModuleList(nn.Linear(2 * n_dims, 1) for _ in range(STEPS))
 
     def forward(self, episode: Episode) -> Tensor:
-        """The votes of all steps together; before training, the last one's almost alone."""
+        """The sum of the votes of all steps; before training, almost that of the last one alone."""
         weights, rest, place = self.start(episode)
         mean = F.normalize(episode.support, dim=-1).mean(1)  # (b, d)
         total = torch.zeros_like(rest[..., :1])
@@ -120,10 +120,10 @@ def listed_back(logits: Tensor, place: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class SIB(MetaMethod):
-    """Class weights that follow made-up gradients.
+    """Class weights that follow synthetic gradients.
 
-    Untrained, the network that makes them up is random: the steps are noise, and the answer is near to the nearest
-    class mean by cosine.
+    Untrained, the network of the gradients is random: the steps are noise, and the answer is close to that of the
+    nearest class mean by cosine.
     """
 
     assumes_uniform: ClassVar[bool] = True
@@ -133,6 +133,6 @@ class SIB(MetaMethod):
 
 @dataclass(frozen=True, kw_only=True)
 class SIBE3BM(SIB):
-    """SIB with an ensemble of its steps; untrained, it is SIB's untrained start but for the fourth digit."""
+    """SIB with an ensemble of its steps; untrained, it differs from untrained SIB in the fourth digit."""
 
     head: ClassVar[type[Head]] = E3BMHead

@@ -8,7 +8,7 @@ Where we differ from the authors' code: they train a backbone and the widths tog
 are but for a weight of each channel, which is learned. Their network of widths on feature maps (two convolutions, two
 layers) is two layers on the vector; a width is positive, sigma = exp(network), and the network starts at that of
 ``tpn`` for all points. On unit vectors their mean over dimensions is a sum (the width takes up the factor). The share
-alpha of what neighbours say is learned too, which is an option of theirs, from their 0.99. They add 2e-16 to every
+alpha of the neighbours' labels is learned too, which is an option of theirs, from their 0.99. They add 2e-16 to every
 entry of the system, which we leave out.
 """
 

@@ -1,4 +1,4 @@
-"""Files of trained heads: safetensors, with what they were trained for and how in the metadata."""
+"""Files of trained heads: safetensors, with a description of the training in the metadata."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safetensors import SafetensorError, safe_open
+import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from a2lp.errors import WeightsFileError
-from a2lp.features.common import replacing
+from a2lp.checks import shown
+from a2lp.errors import InputError, WeightsFileError
+from a2lp.files import parse_json, reading, replacing, writing
+from a2lp.torch_files import check_like, read_safetensors
 
 if TYPE_CHECKING:
     from a2lp.meta.base import Head
 
-SUFFIX = ".safetensors"
+_EXPECTED = "a trained head (.safetensors that `a2lp meta-train` wrote)"
 
 
 @dataclass(frozen=True, eq=False)
 class HeadWeights:
-    """What a file holds.
+    """The content of a file of weights.
 
     Attributes
     ----------
@@ -41,14 +43,16 @@ class HeadWeights:
     n_way: int
     about: dict[str, Any] = field(default_factory=dict)
 
-    def load_into(self, head: Head) -> None:
-        """Put the weights into a head."""
+    def check_fits(self, kind: type[Head]) -> None:
+        """Refuse weights that are not of a kind of head; no memory is taken up for one."""
+        with torch.device("meta"):
+            expected = dict(kind(self.n_dims, self.n_way).state_dict())
         try:
-            head.load_state_dict(self.tensors)
-        except RuntimeError as error:
+            check_like(self.tensors, expected, "the head")
+        except InputError as error:
             raise WeightsFileError(
-                f"{self.path} does not fit the network of {type(head).__name__}: {' '.join(str(error).split())[:300]} "
-                "It was written by another version of a2lp. Train it again: a2lp meta-train."
+                f"{self.path} does not fit the network of {kind.__name__}: {error} It is damaged, or was written by "
+                "another version of a2lp. Train it again: a2lp meta-train."
             ) from error
 
 
@@ -56,15 +60,12 @@ def write_weights(path: Path, head: Head, n_dims: int, n_way: int, about: dict[s
     """Write a head; no half-written file is ever seen."""
     metadata = {"head": type(head).__name__, "n_dims": str(n_dims), "n_way": str(n_way), "about": json.dumps(about)}
     tensors = {name: tensor.contiguous() for name, tensor in head.state_dict().items()}
-    try:
-        with replacing(path) as temporary:
-            temporary.write_bytes(save(tensors, metadata))
-    except (OSError, SafetensorError) as error:
-        raise WeightsFileError(f"{path} cannot be written ({error}). Check the directory and its space.") from error
+    with writing(path, error=WeightsFileError), replacing(path) as temporary:
+        temporary.write_bytes(save(tensors, metadata))
 
 
 def read_weights(path: str | Path, head: str | None = None) -> HeadWeights:
-    """What a file of weights holds.
+    """Read a file of weights.
 
     Parameters
     ----------
@@ -73,28 +74,19 @@ def read_weights(path: str | Path, head: str | None = None) -> HeadWeights:
         The head that it must be of.
     """
     path = Path(path)
-    if not path.is_file():
-        fault = "is a directory" if path.is_dir() else "does not exist"
-        raise WeightsFileError(f"weights: {path} {fault}; expected a file that `a2lp meta-train` wrote ({SUFFIX}).")
-    try:
-        with safe_open(path, framework="pt") as content:
-            known = content.metadata() or {}
-            tensors = {key: content.get_tensor(key) for key in content.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
+    tensors, known = read_safetensors(path, _EXPECTED)
+    with reading(path, _EXPECTED, error=WeightsFileError):
+        missing = [name for name in ("head", "n_dims", "n_way", "about") if name not in known]
+        if missing:
+            raise InputError(f"its metadata has no {missing[0]}; expected {_EXPECTED}.")
+        sizes = [parse_json(known[name], name) for name in ("n_dims", "n_way")]
+        if not all(type(size) is int and 0 < size < 10**6 for size in sizes):
+            raise InputError(f"n_dims and n_way are {shown(sizes)}; expected whole numbers, 1 or more.")
+        about = parse_json(known["about"], "about")
+        check_like(about, dict, "about")
+    if head is not None and known["head"] != head:
         raise WeightsFileError(
-            f"weights: {path} cannot be read: expected a {SUFFIX} file, found something else or one that is cut short "
-            f"({error}). Fetch or make it again."
-        ) from error
-    try:
-        found = HeadWeights(path, tensors, int(known["n_dims"]), int(known["n_way"]), json.loads(known["about"]))
-        of = str(known["head"])
-    except (KeyError, ValueError) as error:
-        raise WeightsFileError(
-            f"weights: {path} does not say which head it is of; expected a file that `a2lp meta-train` wrote."
-        ) from error
-    if head is not None and of != head:
-        raise WeightsFileError(
-            f"weights: {path} holds the head of {found.about.get('method', of)!r} ({of}); this method's is {head}. "
-            "Give the weights of this method, or train some: a2lp meta-train."
+            f"{path} holds the head of {shown(about.get('method', known['head']))} ({known['head'][:80]}); this "
+            f"method's is {head}. Give the weights of this method, or train some: a2lp meta-train."
         )
-    return found
+    return HeadWeights(path, tensors, sizes[0], sizes[1], about)

@@ -6,25 +6,15 @@ import numpy as np
 from array_api_compat import device
 
 from a2lp.arrays import Array, is_numpy, namespace, one_hot, softmax
-from a2lp.preprocess import l2
+from a2lp.engines.contract import Points
+from a2lp.preprocess import l2, unit_gram
 
-POWERS = ("clamp", "sign", "none")
-
-_POWER_OFFSET = 1e-6  # inside the root, as in the authors' code
 # Added to a kernel whose largest entry is 1 for each point: what underflowed could not be scaled. Between unit vectors
 # entries are never below 1e-17.
 _LEAST_KERNEL = 1e-26
 _LEAST_PROBABILITY = 1e-30
 _SINKHORN_ROUNDS = 1000
 _TIE = 1e-6
-
-
-def class_means(support: Array, codes: Array, n_classes: int) -> Array:
-    """Mean support vector of each class (b, c, d)."""
-    xp = namespace(support)
-    labels = one_hot(codes, n_classes, support.dtype)  # (b, s, c)
-    counts = xp.sum(labels, axis=1)[:, :, None]  # (b, c, 1)
-    return (xp.matrix_transpose(labels) @ support) / counts
 
 
 def squared_distances(x: Array, w: Array) -> Array:
@@ -50,7 +40,7 @@ def class_softmax(x: Array) -> Array:
     return e / xp.sum(e, axis=1, keepdims=True)
 
 
-def rectified_means(support: Array, rest: Array, codes: Array, n_classes: int, scale: float) -> tuple[Array, Array]:
+def rectified_means(points: Points, scale: float) -> tuple[Array, Array]:
     """BD-CSPN's class means, and the move that brings the rest's mean onto that of the support.
 
     One point alone stays where it is, since the move would put it onto the support's mean whatever it was. After the
@@ -64,9 +54,9 @@ def rectified_means(support: Array, rest: Array, codes: Array, n_classes: int, s
     move : array (b, 1, d)
         What is added to every vector of the rest.
     """
+    support, rest, means = points.support, points.rest, points.class_means
     xp = namespace(support)
     s = support.shape[1]
-    means = class_means(support, codes, n_classes)
     move = xp.mean(support, axis=1, keepdims=True) - xp.mean(rest, axis=1, keepdims=True)
     if rest.shape[1] == 1:
         move = xp.zeros_like(move)
@@ -82,38 +72,11 @@ def rectified_means(support: Array, rest: Array, codes: Array, n_classes: int, s
     along = xp.concat([support @ columns, cross + shift], axis=1)[:, :, :-1]  # (b, n, c)
     some = lengths > 0
     cosines = xp.where(some, along / xp.where(some, lengths, xp.ones_like(lengths)), xp.zeros_like(along))
-    votes = one_hot(xp.argmax(cosines, axis=-1), n_classes, support.dtype)  # (b, n, c)
+    votes = one_hot(xp.argmax(cosines, axis=-1), points.n_classes, support.dtype)  # (b, n, c)
     counts = xp.sum(votes, axis=1)[:, :, None]  # (b, c, 1)
     weights = xp.matrix_transpose(votes * softmax(scale * cosines))  # (b, c, n)
     sums = weights[:, :, :s] @ support + weights[:, :, s:] @ rest + xp.sum(weights[:, :, s:], axis=2)[:, :, None] * move
     return xp.where(counts > 0, sums / xp.clip(counts, min=1.0), means), move
-
-
-def rooted(points: Array, power: str) -> Array:
-    """Square roots of the entries, so that they are spread more like a Gaussian's.
-
-    Parameters
-    ----------
-    points : array (b, n, d)
-    power : {"clamp", "sign", "none"}
-        Negative entries count as zero, or keep their sign, or there is no root and vectors are made unit.
-    """
-    xp = namespace(points)
-    if power == "clamp":
-        return xp.sqrt(xp.clip(points, min=0.0) + _POWER_OFFSET)
-    if power == "sign":
-        roots = xp.sqrt(xp.abs(points) + _POWER_OFFSET)
-        return xp.where(points < 0, -roots, roots)
-    return l2(points)
-
-
-def unit_gram(gram: Array, least: float = 0.0) -> Array:
-    """Inner products (b, n, n) of points made unit; a point whose square is no more than ``least`` becomes zero."""
-    xp = namespace(gram)
-    squares = xp.linalg.diagonal(gram)  # (b, n)
-    some = squares > least
-    scale = xp.where(some, 1.0 / xp.sqrt(xp.where(some, squares, xp.ones_like(squares))), xp.zeros_like(squares))
-    return scale[:, :, None] * gram * scale[:, None, :]
 
 
 def centred_unit_gram(gram: Array, sizes: tuple[int, ...]) -> Array:
@@ -198,7 +161,7 @@ def _compiled_sinkhorn(
     kernel: Array, columns: Array, tolerance: float, rows: Array | None, fixed: Array | None
 ) -> Array:
     """The same in compiled code: NumPy spends most of its time between operations as small as these."""
-    from a2lp.engines._sinkhorn_kernel import scale
+    from a2lp.kernels.sinkhorn import scale
 
     kernel = np.ascontiguousarray(kernel)
     plan = np.empty_like(kernel)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from array_api_compat import device
-
 from a2lp.arrays import Array, namespace
-from a2lp.methods._maths import POWERS, log_scores, rooted, unit_gram
-from a2lp.methods.base import Method, Outcome, Points, direct_outcome, require_name, require_number, require_whole
+from a2lp.checks import choice, number, whole
+from a2lp.methods._maths import log_scores
+from a2lp.methods.base import Method, Outcome, Points, scored
+from a2lp.preprocess import POWERS, rooted, unit_gram
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,17 +32,10 @@ class TransportMethod(Method):
     assumes_uniform: ClassVar[bool] = True
 
     preprocess: str = "none"
-    power: str = "clamp"
-    lam: float = 10.0
-    rate: float = 0.2
-    steps: int = 20
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_name("power", self.power, POWERS)
-        require_number("lam", self.lam, "positive", lambda v: v > 0, "The authors use 10.")
-        require_number("rate", self.rate, "above 0 and at most 1", lambda v: 0 < v <= 1, "The authors use 0.2.")
-        require_whole("steps", self.steps, 0, "0 transports once to the support's means.")
+    power: str = choice("clamp", POWERS)
+    lam: float = number(10.0, "positive", "The authors use 10.")
+    rate: float = number(0.2, "above 0 and at most 1", "The authors use 0.2.")
+    steps: int = whole(20, 0, "0 transports once to the support's means.")
 
     def _unit_gram(self, points: Points) -> Array:
         """Inner products (b, n, n) of all points made unit, the support first."""
@@ -56,4 +49,4 @@ class TransportMethod(Method):
         """The answer that a plan (b, c, m) of the points that are not labelled gives."""
         xp = namespace(plan)
         scores = log_scores(xp.matrix_transpose(plan)[:, : points.n_query, :], self.tau)
-        return direct_outcome(scores, steps=xp.full((plan.shape[0],), int(self.steps), device=device(plan)))
+        return scored(scores, steps=self.steps)

@@ -15,23 +15,21 @@ Unlabelled points count as queries.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-from array_api_compat import device
+from typing import ClassVar
 
 from a2lp.arrays import namespace
-from a2lp.engines import am
-from a2lp.engines.tim import Objective
+from a2lp.checks import number, whole
+from a2lp.engines.contract import NO_SOLUTION, AdamSettings, Callback, Loop
 from a2lp.errors import InputError
-from a2lp.methods._maths import class_means, squared_distances
-from a2lp.methods.base import Method, Outcome, Points, require_adam, require_number, require_whole
-from a2lp.optimizers import Adam
+from a2lp.loops import am
+from a2lp.loops.tim import Objective
+from a2lp.methods._maths import squared_distances
+from a2lp.methods.base import LoopMethod, Outcome, Points, scored
 
 
 @dataclass(frozen=True, kw_only=True)
-class AM(Method):
+class AM(AdamSettings, LoopMethod):
     """Adaptive manifold; scores are the last Z.
 
     Parameters
@@ -47,73 +45,52 @@ class AM(Method):
         Rounds; 0 spreads labels on the graph as it is.
     lr, betas, eps
         Adam's.
+    engine : str
+        ``"auto"``, or an engine by name.
     """
 
     assumes_uniform: ClassVar[bool] = True
+    loop: ClassVar[Loop] = am.LOOP
 
     preprocess: str = "plc"
-    n_neighbors: int | None = None
-    alpha: float | None = None
-    support_weight: float = 1.0
-    marginal_weight: float = 10.0
-    conditional_weight: float = 1.0
-    steps: int = 1000
-    lr: float = 1e-4
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.n_neighbors is not None:
-            require_whole("n_neighbors", self.n_neighbors, 1, "The paper uses 20 and 10.")
-        if self.alpha is not None:
-            remedy = "At 1 the propagation has no unique solution; the paper uses 0.8 and 0.9."
-            require_number("alpha", self.alpha, "at least 0 and below 1", lambda v: 0 <= v < 1, remedy)
-        for name in ("support_weight", "marginal_weight", "conditional_weight"):
-            require_number(name, getattr(self, name), "0 or more", lambda v: v >= 0, "The paper uses 1 or 10.")
-        require_whole("steps", self.steps, 0, "0 spreads labels on the graph as it is.")
-        require_number("lr", self.lr, "positive", lambda v: v > 0, "The paper uses 1e-4.")
-        require_adam(self.betas, self.eps)
+    n_neighbors: int | None = whole(None, 1, "The paper uses 20 and 10.")
+    alpha: float | None = number(None, "at least 0 and below 1", f"{NO_SOLUTION} the paper uses 0.8 and 0.9.")
+    support_weight: float = number(1.0, "0 or more", "The paper uses 1.")
+    marginal_weight: float = number(10.0, "0 or more", "The paper uses 10; alpha-AM 1.")
+    conditional_weight: float = number(1.0, "0 or more", "The paper uses 1.")
+    steps: int = whole(1000, 0, "0 propagates labels on the graph as it is.")
 
     def _order(self, shots: float) -> float:
         """The order of the entropies; 1 is Shannon's."""
         return 1.0
 
-    def _settings(self, shots: float, n_nodes: int) -> am.Settings:
+    def _settings(self, points: Points) -> am.Settings:
+        shots, n_nodes = points.codes.shape[1] / points.n_classes, points.vectors.shape[1] + points.n_classes
         alpha, k = (0.8, 20) if shots < 5 else (0.9, 10)
-        objective = Objective(self.support_weight, self.marginal_weight, self.conditional_weight, self._order(shots))
+        weights = self.support_weight, self.marginal_weight, self.conditional_weight
         return am.Settings(
-            n_neighbors=min(int(self.n_neighbors or k), n_nodes - 1),
-            alpha=alpha if self.alpha is None else float(self.alpha),
-            tau=float(self.tau),
-            objective=objective,
+            n_neighbors=min(self.n_neighbors or k, n_nodes - 1),
+            alpha=alpha if self.alpha is None else self.alpha,
+            tau=self.tau,
+            objective=Objective(*weights, self._order(shots)),
+            steps=self.steps,
+            adam=self.adam,
         )
 
-    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
-        everything, codes, n_classes, n_query = points
-        support, rest = points.support, points.rest
-        xp = namespace(support)
-        b, s, _ = support.shape
-        settings = self._settings(s / n_classes, everything.shape[1] + n_classes)
-        means = class_means(support, codes, n_classes)
-        z, centroids = am.run(everything, codes, means, settings, self.steps, Adam(self.lr, self.betas, self.eps))
+    def _solve(self, points: Points, callback: Callback | None = None) -> Outcome:
+        ran = self._run(points, self._settings(points), callback)
+        z, centroids = ran.result
+        xp, s = namespace(z), points.codes.shape[1]
         if not bool(xp.all(xp.isfinite(z))):
             raise InputError(
-                f"lr={self.lr} takes the weights of edges below zero, where labels cannot spread. Take a smaller lr, "
+                f"lr={self.lr} makes weights of edges negative, where labels cannot propagate. Take a smaller lr, "
                 f"or fewer than {self.steps} steps."
             )
-        scores = z[:, s : s + n_query, :]
+        scores = z[:, s : s + points.n_query, :]
         reached = xp.max(scores, axis=-1) > 0
-        nearest = xp.argmin(squared_distances(rest[:, :n_query, :], centroids), axis=-1)
-        outcome = Outcome(
-            scores=scores,
-            codes=xp.where(reached, xp.argmax(scores, axis=-1), nearest),
-            reached=reached,
-            steps=xp.full((b,), self.steps, device=device(support)),
-            converged=xp.zeros((b,), dtype=xp.bool, device=device(support)),
-            anchors=centroids,
-        )
-        return outcome, am.choose(support, self.steps)
+        nearest = xp.argmin(squared_distances(points.query, centroids), axis=-1)
+        codes = xp.where(reached, xp.argmax(scores, axis=-1), nearest)
+        return scored(scores, steps=self.steps, ran=ran, anchors=centroids, codes=codes, reached=reached)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,15 +107,10 @@ class AlphaAM(AM):
 
     assumes_uniform: ClassVar[bool] = False
 
-    order: float | None = None
+    order: float | None = number(None, "1 or more", "1 is Shannon's entropy.")
     marginal_weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.order is not None:
-            require_number("order", self.order, "1 or more", lambda v: v >= 1, "1 is Shannon's entropy.")
 
     def _order(self, shots: float) -> float:
         if self.order is not None:
-            return float(self.order)
+            return self.order
         return 2.0 if shots < 2 else 5.0

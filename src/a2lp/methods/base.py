@@ -1,22 +1,24 @@
-"""What all methods share: parameters that are checked once, preprocessing, bounded memory, and the answer."""
+"""What all methods share: parameters that are checked once, preprocessing, bounded memory, and the prediction."""
 
 from __future__ import annotations
 
-import math
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from array_api_compat import device
 
-from a2lp.arrays import Array, chunks, collect, is_numpy, namespace, on_host, softmax
-from a2lp.errors import InputError, UnknownNameError
+from a2lp import cores
+from a2lp.arrays import Array, chunks, collect, is_numpy, namespace, on_host, softmax, to_numpy
+from a2lp.checks import check_fields, choice, number, require_name
+from a2lp.engines import select
+from a2lp.engines.contract import Callback, Loop
+from a2lp.engines.contract import Points as Points
+from a2lp.errors import InputError
 from a2lp.preprocess import NAMES as PREPROCESS_NAMES
-from a2lp.preprocess import USES_BASE, preprocess
+from a2lp.preprocess import USES_BASE, in_range, preprocess
 from a2lp.tasks.batch import Prediction, TaskBatch
 
 # How much of a batch's vectors is preprocessed at a time: memory stays bounded however many tasks come. On the host a
@@ -27,27 +29,8 @@ _DEVICE_BLOCK_BYTES = 1 << 30
 _TOGETHER = 5  # times as many tasks in a block where each vector is multiplied once: the more, the more they share
 
 
-class Points(NamedTuple):
-    """A block of preprocessed tasks."""
-
-    vectors: Array  # (b, s + q + u, d)  support first, then queries
-    codes: Array  # (b, s)
-    n_classes: int
-    n_query: int
-
-    @property
-    def support(self) -> Array:
-        """Labelled vectors (b, s, d)."""
-        return self.vectors[:, : self.codes.shape[1], :]
-
-    @property
-    def rest(self) -> Array:
-        """Vectors that are not labelled (b, q + u, d), queries first."""
-        return self.vectors[:, self.codes.shape[1] :, :]
-
-
 class Outcome(NamedTuple):
-    """What a method found for a block of tasks; see ``Prediction``."""
+    """What a method computed for a block of tasks; see ``Prediction``."""
 
     scores: Array  # (b, q, c)
     codes: Array  # (b, q)
@@ -56,36 +39,38 @@ class Outcome(NamedTuple):
     converged: Array  # (b,)
     losses: Array | None = None
     anchors: Array | None = None
+    engine: str = "direct"
+    reason: str = "array operations on all tasks at once; there is nothing to choose"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method(ABC):
-    """A method with its parameters; a subclass adds its own and says how to solve a block of tasks.
+    """A method with its parameters; a subclass adds its own and solves a block of tasks.
 
     Parameters
     ----------
     preprocess : {"l2", "plc", "cl2n", "whiten", "none"}
         What is done to the vectors of a task first; each method's default is what its authors do.
     base : BaseStatistics, optional
-        What is known of the base classes, for ``cl2n``, ``whiten`` and methods that need it themselves.
+        Statistics of the base classes, for ``cl2n``, ``whiten`` and methods that need them.
     tau : float
         Probabilities are softmax(tau * scores).
     """
 
     assumes_uniform: ClassVar[bool] = False
     needs_base: ClassVar[bool] = False
+    loop: ClassVar[Loop | None] = None
 
-    preprocess: str = "l2"
+    preprocess: str = choice("l2", PREPROCESS_NAMES)
     base: Any = field(default=None, repr=False, compare=False)
-    tau: float = 15.0
+    tau: float = number(15.0, "positive", "The paper uses 15.")
 
     def __post_init__(self) -> None:
-        require_name("preprocess", self.preprocess, PREPROCESS_NAMES)
-        require_number("tau", self.tau, "positive", lambda v: v > 0, "The paper uses 15.")
+        check_fields(self)
 
     @property
     def uniform(self) -> bool:
-        """Whether this method, as it is set, takes every class to have equally many queries."""
+        """Whether this method, as it is set, assumes equally many queries of every class."""
         return self.assumes_uniform or getattr(self, "marginal", None) == "uniform"
 
     @property
@@ -95,33 +80,38 @@ class Method(ABC):
 
     @property
     def uses_base(self) -> bool:
-        """Whether this method, as it is set, owes something to base classes: tables keep those apart."""
+        """Whether this method, as it is set, uses base classes in any way: tables keep those apart."""
         return self.reads_statistics
 
-    def predict(self, batch: TaskBatch, callback: Callable[[Any], object] | None = None) -> Prediction:
+    @property
+    def shows_steps(self) -> bool:
+        """Whether ``predict`` takes a callback: the method has steps, and an engine that shows them."""
+        return self.loop is not None and self.loop.shows_steps and hasattr(self, "steps")
+
+    def predict(self, batch: TaskBatch, callback: Callback | None = None) -> Prediction:
         """Label the queries of every task of a batch.
 
         Parameters
         ----------
         batch : TaskBatch
         callback : callable, optional
-            Called with a ``Step`` before each optimisation step, where the method has steps.
+            Called with a ``Step`` before each optimisation step. Methods that cannot call back refuse it.
+
+        Raises
+        ------
+        InputError
+            Where the scores are not finite: a prediction never holds NaN.
         """
         if not isinstance(batch, TaskBatch):
             raise InputError(
                 f"predict takes a TaskBatch, not {type(batch).__name__}. Wrap the arrays: "
                 "a2lp.TaskBatch(support, support_labels, query)."
             )
+        if callback is not None and not self.shows_steps:
+            raise InputError(f"{type(self).__name__} has no steps to show to a callback. Call predict without one.")
         self._check(batch)
-        engine = "", ""
-
-        def solved() -> Iterator[Outcome]:
-            nonlocal engine
-            for part in chunks(batch.n_tasks, self._tasks_at_once(batch)):
-                outcome, engine = self._solve(self._points(batch[part]), _shifted(callback, part.start))
-                yield outcome
-
-        found = collect(batch.n_tasks, solved())
+        blocks = chunks(batch.n_tasks, self._tasks_at_once(batch))
+        found: Outcome = collect(batch.n_tasks, (self._solve_block(batch, block, callback) for block in blocks))
         return Prediction(
             scores=found.scores,
             probabilities=softmax(self.tau * found.scores),
@@ -132,16 +122,39 @@ class Method(ABC):
             converged=found.converged,
             losses=found.losses,
             anchors=found.anchors,
-            engine=engine[0],
-            reason=engine[1],
+            engine=found.engine,
+            reason=found.reason,
         )
 
     def _check(self, batch: TaskBatch) -> None:  # noqa: B027
-        """Warn of what does not fit this batch, once."""
+        """Warn once of what does not fit this batch."""
 
     @abstractmethod
-    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
-        """Solve a block of tasks; also which engine ran, and why."""
+    def _solve(self, points: Points) -> Outcome:
+        """Solve a block of tasks; a method with a loop also takes a callback, which may be None."""
+
+    def _solve_block(self, batch: TaskBatch, block: slice, callback: Callback | None) -> Outcome:
+        """Some tasks of a batch, in finite numbers."""
+        solve: Callable[..., Outcome] = self._solve
+        try:
+            points = self._points(batch[block])
+            outcome = solve(points) if callback is None else solve(points, _shifted(callback, block.start))
+        except Exception as error:  # every array library has a LinAlgError of its own
+            if "LinAlgError" not in type(error).__name__:
+                raise
+            raise self._no_answer("a system of equations has no solution", batch.support.dtype) from error
+        finite = namespace(outcome.scores).isfinite(outcome.scores)
+        if not bool(namespace(finite).all(finite)):
+            task = block.start + int(np.argmin(to_numpy(finite).all(axis=(1, 2))))
+            raise self._no_answer(f"the scores of task {task} are not finite", outcome.scores.dtype)
+        return outcome
+
+    def _no_answer(self, what: str, dtype: Any) -> InputError:
+        """The error where arithmetic leaves the range of numbers."""
+        return InputError(
+            f"{self!r}: {what} in {dtype}. Use float64 vectors, parameters closer to the defaults, or "
+            "preprocess='l2', and look for vectors of an extreme scale."
+        )
 
     def _tasks_at_once(self, batch: TaskBatch) -> int:
         """How many tasks make a block."""
@@ -154,60 +167,49 @@ class Method(ABC):
         return self.preprocess == "whiten"
 
     def _points(self, batch: TaskBatch) -> Points:
-        vectors = preprocess(self.preprocess, batch.points, self.base, overwrite=True)
+        vectors = batch.points
+        if batch.has_large_values:
+            vectors = in_range(vectors)
+        vectors = preprocess(self.preprocess, vectors, self.base, overwrite=True)
         return Points(vectors, batch.codes, batch.n_classes, batch.n_query)
 
 
-DIRECT = ("direct", "a closed form; there is nothing to choose")
+@dataclass(frozen=True, kw_only=True)
+class LoopMethod(Method):
+    """A method with an inner loop, which engines run.
+
+    Parameters
+    ----------
+    engine : str
+        ``"auto"``, or an engine by name.
+    """
+
+    loop: ClassVar[Loop]
+
+    engine: str = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_name("engine", self.engine, self.loop.names)
+
+    def _run(self, points: Points, settings: Any, callback: Callback | None) -> select.Ran:
+        """Run the loop by the engine that was asked for."""
+        return select.run(self.loop, self.engine, points, settings, callback)
 
 
-def direct_outcome(scores: Array, **found: Any) -> Outcome:
-    """The outcome of a method whose scores reach every query."""
+def scored(scores: Array, *, steps: int | Array = 0, ran: select.Ran | None = None, **computed: Any) -> Outcome:
+    """The outcome of a method whose scores (b, q, c) reach every query, unless ``computed`` has other fields."""
     xp = namespace(scores)
     b, q, _ = scores.shape
     where = device(scores)
-    return Outcome(
-        scores=scores,
-        codes=xp.argmax(scores, axis=-1),
-        reached=xp.ones((b, q), dtype=xp.bool, device=where),
-        steps=found.pop("steps", xp.zeros((b,), dtype=xp.int64, device=where)),
-        converged=found.pop("converged", xp.zeros((b,), dtype=xp.bool, device=where)),
-        **found,
-    )
-
-
-def require_number(name: str, value: Any, rule: str, holds: Callable[[Any], bool], remedy: str) -> None:
-    """Raise the house's error unless a parameter is a finite number that keeps its rule."""
-    if not (isinstance(value, Real) and math.isfinite(value) and holds(value)):
-        raise InputError(f"{name}={value!r} must be {rule}. {remedy}")
-
-
-def require_whole(name: str, value: Any, least: int, remedy: str) -> None:
-    """Raise the house's error unless a parameter is a whole number of at least ``least``."""
-    rule = f"a whole number, {least} or more"
-    require_number(name, value, rule, lambda v: isinstance(v, Integral) and int(v) >= least, remedy)
-
-
-def require_name(kind: str, value: Any, known: Iterable[str]) -> None:
-    """Raise the house's error unless a parameter is one of some names."""
-    if not (isinstance(value, str) and value in known):
-        raise UnknownNameError(kind, value, known)
-
-
-def require_flag(name: str, value: Any, remedy: str) -> None:
-    """Raise the house's error unless a parameter is True or False."""
-    if not isinstance(value, bool | np.bool_):
-        raise InputError(f"{name}={value!r} must be True or False. {remedy}")
-
-
-def require_adam(betas: Any, eps: Any) -> None:
-    """Raise the house's error unless these are parameters of Adam."""
-    remedy = "Adam's own are (0.9, 0.999) and 1e-8."
-    if not (isinstance(betas, tuple | list) and len(betas) == 2):
-        raise InputError(f"betas={betas!r} must be two numbers. {remedy}")
-    for beta in betas:
-        require_number("betas", beta, "at least 0 and below 1, each", lambda v: 0 <= v < 1, remedy)
-    require_number("eps", eps, "0 or more", lambda v: v >= 0, remedy)
+    engine = {} if ran is None else {"engine": ran.engine, "reason": ran.reason}
+    given = {
+        "codes": xp.argmax(scores, axis=-1),
+        "reached": xp.ones((b, q), dtype=xp.bool, device=where),
+        "steps": xp.full((b,), steps, dtype=xp.int64, device=where) if isinstance(steps, int) else steps,
+        "converged": xp.zeros((b,), dtype=xp.bool, device=where),
+    }
+    return Outcome(scores, **given | engine | computed)
 
 
 def _block_size(batch: TaskBatch) -> int:
@@ -215,16 +217,9 @@ def _block_size(batch: TaskBatch) -> int:
     task = 8 * vectors * batch.n_dims
     if not on_host(batch.support):
         return max(1, _DEVICE_BLOCK_BYTES // task)
-    return max(_TASKS_PER_CORE * (os.cpu_count() or 1), _BLOCK_BYTES // task)
+    return max(_TASKS_PER_CORE * cores.count(), _BLOCK_BYTES // task)
 
 
-def _shifted(callback: Callable[[Any], object] | None, start: int) -> Callable[[Any], object] | None:
-    """A callback that is told tasks by their place in the whole batch, not in the block."""
-    if callback is None or start == 0:
-        return callback
-
-    def shifted(step: Any) -> object:
-        tasks = slice(step.tasks.start + start, step.tasks.stop + start)
-        return callback(step._replace(tasks=tasks))
-
-    return shifted
+def _shifted(callback: Callback, start: int) -> Callback:
+    """A callback that gets the tasks' places in the whole batch, not in the block."""
+    return lambda step: callback(step._replace(tasks=slice(step.tasks.start + start, step.tasks.stop + start)))

@@ -15,63 +15,42 @@ taken off the counts class by class.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from a2lp.arrays import Array, distinct_rows, is_numpy, like, namespace
-from a2lp.engines import variational
-from a2lp.methods.base import Method, Outcome, Points, direct_outcome, require_name
+from a2lp.arrays import namespace
+from a2lp.checks import choice
+from a2lp.engines.contract import Callback, Loop
+from a2lp.loops import variational
+from a2lp.methods.base import LoopMethod, Outcome, Points, scored
 from a2lp.preprocess import require_base
-
-_BLOCKS = 5  # of a triangular matrix: products with the zeros above its diagonal are left out, 6/10 of all stay
 
 
 @dataclass(frozen=True, kw_only=True)
-class BAVARDAGE(Method):
+class BAVARDAGE(LoopMethod):
     """Variational Bayes with the base classes' covariance; probabilities are the responsibilities.
 
     Parameters
     ----------
     marginal : {"estimated", "uniform"}
         Whether the classes' shares among the queries are learned or held equal.
+    engine : str
+        ``"auto"``, or an engine by name.
     """
 
     needs_base: ClassVar[bool] = True
+    loop: ClassVar[Loop] = variational.LOOP
 
     preprocess: str = "cl2n"
-    marginal: str = "estimated"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_name("marginal", self.marginal, ("estimated", "uniform"))
+    marginal: str = choice("estimated", ("estimated", "uniform"))
 
     @property
     def _multiplies_once(self) -> bool:
         return True
 
-    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
-        xp = namespace(points.support)
-        x = points.vectors  # (b, n, d)
-        base = require_base("bavardage", self.base, x.shape[-1])
-        whitened, places = _whitened(x, like(base.sphere_factor, x, x.dtype))
-        uniform = self.marginal == "uniform"
-        logs, means = variational.run(x, whitened, places, points.codes, points.n_classes, uniform)
-        scores = xp.matrix_transpose(logs)[:, : points.n_query, :] / self.tau
-        return direct_outcome(scores, anchors=means), variational.choose(x)
-
-
-def _whitened(x: Array, factor: Array) -> tuple[Array, Array | None]:
-    """Vectors (b, n, d) times a lower triangular matrix (m, d), and which of these is which vector's (b, n).
-
-    Tasks are often drawn from one pool: a vector that many of a batch have is multiplied once.
-    """
-    xp = namespace(x)
-    b, n, d = x.shape
-    rows, places = xp.reshape(x, (-1, d)), None
-    if is_numpy(xp):
-        rows, places = distinct_rows(rows)
-        places = None if places is None else places.reshape(b, n)
-    edges = [d * i // _BLOCKS for i in range(_BLOCKS + 1)]
-    return xp.concat([rows[:, lo:] @ factor[lo:, lo:hi] for lo, hi in itertools.pairwise(edges)], axis=1), places
+    def _solve(self, points: Points, callback: Callback | None = None) -> Outcome:
+        base = require_base("bavardage", self.base, points.vectors.shape[-1])
+        settings = variational.Settings(base.sphere_factor, uniform=self.marginal == "uniform")
+        ran = self._run(points, settings, callback)
+        logs = namespace(points.vectors).matrix_transpose(ran.result.logs)
+        return scored(logs[:, : points.n_query, :] / self.tau, ran=ran, anchors=ran.result.means)

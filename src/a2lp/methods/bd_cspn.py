@@ -14,12 +14,11 @@ shifts the others; here it keeps its support mean. A single query is not moved.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
+from a2lp.checks import number
 from a2lp.methods._maths import rectified_means, squared_distances
-from a2lp.methods.base import DIRECT, Method, Outcome, Points, direct_outcome, require_number
+from a2lp.methods.base import Method, Outcome, Points, scored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +32,8 @@ class BDCSPN(Method):
     """
 
     preprocess: str = "cl2n"
-    scale: float = 10.0
+    scale: float = number(10.0, "positive", "The paper uses 10.")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_number("scale", self.scale, "positive", lambda v: v > 0, "The paper uses 10.")
-
-    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
-        means, _ = rectified_means(points.support, points.rest, points.codes, points.n_classes, self.scale)
-        return direct_outcome(-squared_distances(points.rest[:, : points.n_query, :], means), anchors=means), DIRECT
+    def _solve(self, points: Points) -> Outcome:
+        means, _ = rectified_means(points, self.scale)
+        return scored(-squared_distances(points.query, means), anchors=means)

@@ -16,16 +16,16 @@ the points, which leaves distances as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from array_api_compat import device
 
-from a2lp.arrays import Array, namespace, one_hot
-from a2lp.methods._maths import distances_to_sums, transport, unit_gram
+from a2lp.arrays import Array, namespace
+from a2lp.checks import number, whole
+from a2lp.methods._maths import distances_to_sums, transport
 from a2lp.methods._transport import TransportMethod
-from a2lp.methods.base import DIRECT, Outcome, Points, require_number, require_whole
+from a2lp.methods.base import Outcome, Points
+from a2lp.preprocess import unit_gram
 
 _TOLERANCE = 1e-3
 _DEGREE_OFFSET = 1e-4
@@ -45,16 +45,11 @@ class EASE(TransportMethod):
         As for ``TransportMethod``.
     """
 
-    n_components: int = 40
-    spread: float = 100.0
+    n_components: int = whole(40, 1, "The authors use 40.")
+    spread: float = number(100.0, "0 or more", "The authors use 100.")
     steps: int = 40
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_whole("n_components", self.n_components, 1, "The authors use 40.")
-        require_number("spread", self.spread, "0 or more", lambda v: v >= 0, "The authors use 100.")
-
-    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
+    def _solve(self, points: Points) -> Outcome:
         xp = namespace(points.support)
         where = device(points.support)
         (b, _, d), m, c = points.support.shape, points.rest.shape[1], points.n_classes
@@ -62,7 +57,7 @@ class EASE(TransportMethod):
         if min(gram.shape[-1], d) > self.n_components:
             gram = unit_gram(_projected(gram, c, self.spread, self.n_components), 32 * float(xp.finfo(gram.dtype).eps))
 
-        labels = xp.matrix_transpose(one_hot(points.codes, c, gram.dtype))  # (b, c, s)
+        labels = xp.matrix_transpose(points.labels)  # (b, c, s)
         counts = xp.sum(labels, axis=-1, keepdims=True)  # (b, c, 1)
         # centres are weighted sums of the points: (b, c, n)
         weights = xp.concat([labels / counts, xp.zeros((b, c, m), dtype=gram.dtype, device=where)], axis=-1)
@@ -71,7 +66,7 @@ class EASE(TransportMethod):
             means = xp.concat([labels, plan], axis=-1) / (counts + m / c)
             weights = weights + self.rate * (means - weights)
             plan = self._transport(gram, weights, counts, m)
-        return self._outcome(plan, points), DIRECT
+        return self._outcome(plan, points)
 
     def _transport(self, gram: Array, weights: Array, counts: Array, m: int) -> Array:
         """Which share of each of the last m points goes to each class (b, c, m), beside the support."""

@@ -13,15 +13,15 @@ standard deviation of those of the task that are not zero, and alpha is 0.5 for 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from array_api_compat import device
 
-from a2lp.arrays import Array, namespace, one_hot
+from a2lp.arrays import Array, namespace
+from a2lp.checks import number
+from a2lp.engines.contract import NO_SOLUTION
 from a2lp.methods._maths import gram_distances
-from a2lp.methods.base import DIRECT, Method, Outcome, Points, direct_outcome, require_number
+from a2lp.methods.base import Method, Outcome, Points, scored
 
 _DEGREE_OFFSET = 1e-4  # inside the root, as in the authors' code
 _LOG_OFFSET = 1e-6  # inside the logarithm of a class' part, as in the authors' code
@@ -39,28 +39,21 @@ class EP(Method):
         How far labels travel.
     """
 
-    alpha_vectors: float = 0.5
-    alpha: float = 0.2
+    alpha_vectors: float = number(0.5, "at least 0 and below 1", f"{NO_SOLUTION} the authors use 0.5.")
+    alpha: float = number(0.2, "at least 0 and below 1", f"{NO_SOLUTION} the authors use 0.2.")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, usual in (("alpha_vectors", 0.5), ("alpha", 0.2)):
-            remedy = f"At 1 the propagation has no unique solution; the authors use {usual}."
-            require_number(name, getattr(self, name), "at least 0 and below 1", lambda v: 0 <= v < 1, remedy)
-
-    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
+    def _solve(self, points: Points) -> Outcome:
         xp = namespace(points.support)
         s, q, c = points.support.shape[1], points.n_query, points.n_classes
         vectors = points.vectors  # (b, n, d)
         vectors = xp.linalg.inv(_resisting(vectors, self.alpha_vectors)) @ vectors
-        labels = one_hot(points.codes, c, vectors.dtype)  # (b, s, c)
-        none = xp.zeros((labels.shape[0], points.rest.shape[1], c), dtype=labels.dtype, device=device(labels))
-        start = xp.concat([labels, none], axis=1)  # (b, n, c)
+        none = xp.zeros((*points.rest.shape[:2], c), dtype=vectors.dtype, device=device(vectors))
+        start = xp.concat([points.labels, none], axis=1)  # (b, n, c)
         # a last column of ones gives the sums over all points, since no entry of the inverse is negative
         start = xp.concat([start, xp.ones_like(start[:, :, :1])], axis=2)
         found = xp.linalg.solve(_resisting(vectors, self.alpha), start)[:, s : s + q, :]
         parts = xp.clip(found[:, :, :c], min=0.0) / found[:, :, c:]
-        return direct_outcome(xp.log(parts + _LOG_OFFSET) / self.tau), DIRECT
+        return scored(xp.log(parts + _LOG_OFFSET) / self.tau)
 
 
 def _resisting(vectors: Array, alpha: float) -> Array:
@@ -80,7 +73,7 @@ def _spread(distances: Array) -> Array:
     counted = xp.astype(distances > 0, distances.dtype)
     count = xp.sum(counted, axis=(1, 2), keepdims=True)
     mean = xp.sum(distances, axis=(1, 2), keepdims=True) / xp.clip(count, min=1.0)
-    squares = xp.sum(counted * (distances - mean) ** 2, axis=(1, 2), keepdims=True)
-    spread = xp.sqrt(squares / xp.clip(count - 1, min=1.0))
-    alike = spread <= 32 * xp.finfo(distances.dtype).eps * mean
-    return xp.where(alike, xp.ones_like(spread), spread)
+    unit = xp.where(mean > 0, mean, xp.ones_like(mean))  # squares of squared distances could leave the range of float32
+    squares = xp.sum(counted * ((distances - mean) / unit) ** 2, axis=(1, 2), keepdims=True)
+    relative = xp.sqrt(squares / xp.clip(count - 1, min=1.0))
+    return xp.where(relative <= 32 * xp.finfo(distances.dtype).eps, xp.ones_like(mean), relative * unit)

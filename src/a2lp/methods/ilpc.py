@@ -17,16 +17,17 @@ products of the points, which is the same and costs less.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from array_api_compat import device
 
 from a2lp.arrays import Array, kth_largest, namespace, one_hot
+from a2lp.checks import number, whole
+from a2lp.engines.contract import NO_SOLUTION
 from a2lp.graph import affinity, normalise
 from a2lp.methods._maths import log_scores, sinkhorn
-from a2lp.methods.base import DIRECT, Method, Outcome, Points, direct_outcome, require_number, require_whole
+from a2lp.methods.base import Method, Outcome, Points, scored
 from a2lp.preprocess import l2
 
 _TOLERANCE = 1e-6
@@ -69,24 +70,14 @@ class ILPC(Method):
 
     assumes_uniform: ClassVar[bool] = True
 
-    n_neighbors: int | None = None
-    gamma: float = 3.0
-    alpha: float = 0.8
-    sharpness: float = 3.0
-    n_best: int = 3
-    steps: int = 1000
+    n_neighbors: int | None = whole(None, 1, "None chooses by the number of shots.")
+    gamma: float = number(3.0, "positive", "The authors use 3.")
+    alpha: float = number(0.8, "at least 0 and below 1", f"{NO_SOLUTION} the authors use 0.8.")
+    sharpness: float = number(3.0, "positive", "The authors use 3.")
+    n_best: int = whole(3, 1, "The authors use 3.")
+    steps: int = whole(1000, 1, "The authors use 1000.")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.n_neighbors is not None:
-            require_whole("n_neighbors", self.n_neighbors, 1, "None chooses by the number of shots.")
-        require_number("gamma", self.gamma, "positive", lambda v: v > 0, "The authors use 3.")
-        require_number("alpha", self.alpha, "at least 0 and below 1", lambda v: 0 <= v < 1, "The authors use 0.8.")
-        require_number("sharpness", self.sharpness, "positive", lambda v: v > 0, "The authors use 3.")
-        require_whole("n_best", self.n_best, 1, "The authors use 3.")
-        require_whole("steps", self.steps, 1, "The authors use 1000.")
-
-    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
+    def _solve(self, points: Points) -> Outcome:
         xp = namespace(points.support)
         s = points.support.shape[1]
         state, done = self._start(points), []
@@ -98,7 +89,7 @@ class ILPC(Method):
         order = xp.argsort(tasks)
         plan = xp.matrix_transpose(xp.take(plan, order, axis=0))  # (b, n, c)
         scores = log_scores(plan[:, s : s + points.n_query, :], self.tau)
-        return direct_outcome(scores, steps=xp.take(steps, order, axis=0)), DIRECT
+        return scored(scores, steps=xp.take(steps, order, axis=0))
 
     def _start(self, points: Points) -> _State:
         xp = namespace(points.support)
@@ -110,7 +101,7 @@ class ILPC(Method):
         n_neighbors = self.n_neighbors or (15 if s == c else 20)
         weights = normalise(affinity(x, min(n_neighbors, s + m - 1), self.gamma))
         identity = xp.eye(s + m, dtype=x.dtype, device=where)
-        labels = xp.matrix_transpose(one_hot(points.codes, c, x.dtype))  # (b, c, s)
+        labels = xp.matrix_transpose(points.labels)  # (b, c, s)
         nothing = xp.zeros((b, c, m), dtype=x.dtype, device=where)
         of_support = xp.zeros((b, s), dtype=x.dtype, device=where)
         return _State(

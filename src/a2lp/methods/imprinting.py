@@ -8,21 +8,19 @@ in the arithmetic of that code, since this method is here to be the paper's base
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
-from array_api_compat import device
-
-from a2lp.arrays import namespace
-from a2lp.engines import imprint
-from a2lp.losses import by_numerics
+from a2lp.checks import choice, whole
+from a2lp.engines.contract import AdamSettings, Callback, Loop
+from a2lp.loops import imprint
+from a2lp.losses import NUMERICS
 from a2lp.methods._maths import squared_distances
-from a2lp.methods.base import Method, Outcome, Points, direct_outcome, require_adam, require_number, require_whole
+from a2lp.methods.base import LoopMethod, Outcome, Points, scored
 
 
 @dataclass(frozen=True, kw_only=True)
-class Imprinting(Method):
+class Imprinting(AdamSettings, LoopMethod):
     """Class means, fine-tuned; scores are -|x - w|^2 / 2.
 
     Parameters
@@ -33,38 +31,18 @@ class Imprinting(Method):
         Adam's own.
     numerics : {"official", "official_cpu", "exact"}
         Arithmetic of the loss, as for ``a2lp``.
+    engine : str
+        ``"auto"``, or an engine by name.
     """
 
-    steps: int = 1000
-    lr: float = 1e-4
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
-    numerics: str = "official"
+    loop: ClassVar[Loop] = imprint.LOOP
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_whole("steps", self.steps, 0, "0 leaves the class means as they are.")
-        require_number("lr", self.lr, "positive", lambda v: v > 0, "The paper uses 1e-4.")
-        require_adam(self.betas, self.eps)
-        by_numerics(self.numerics)
+    steps: int = whole(1000, 0, "0 leaves the class means as they are.")
+    numerics: str = choice("official", NUMERICS)
 
-    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
-        support, query = points.support, points.rest[:, : points.n_query, :]
-        weights, losses = imprint.run(
-            support,
-            points.codes,
-            points.n_classes,
-            tau=self.tau,
-            steps=self.steps,
-            lr=self.lr,
-            betas=self.betas,
-            eps=self.eps,
-            numerics=self.numerics,
-        )
-        outcome = direct_outcome(
-            -0.5 * squared_distances(query, weights),
-            steps=namespace(support).full((support.shape[0],), self.steps, device=device(support)),
-            losses=losses if self.steps else None,
-            anchors=weights,
-        )
-        return outcome, imprint.choose(support, self.steps)
+    def _solve(self, points: Points, callback: Callback | None = None) -> Outcome:
+        settings = imprint.Settings(self.tau, self.numerics, self.steps, self.adam)
+        ran = self._run(points, settings, callback)
+        weights, losses = ran.result
+        scores = -0.5 * squared_distances(points.query, weights)
+        return scored(scores, steps=self.steps, ran=ran, losses=losses if self.steps else None, anchors=weights)

@@ -17,15 +17,14 @@ and Dirichlet tasks together, and 0.5 is the best of their grid at five.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from array_api_compat import device
 
 from a2lp.arrays import Array, kth_largest, namespace
+from a2lp.checks import number, whole
 from a2lp.methods._maths import class_softmax, gram_distances, rectified_means, squared_distances
-from a2lp.methods.base import DIRECT, Method, Outcome, Points, direct_outcome, require_number, require_whole
+from a2lp.methods.base import Method, Outcome, Points, scored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,34 +44,25 @@ class LaplacianShot(Method):
     """
 
     preprocess: str = "cl2n"
-    lam: float | None = None
-    n_neighbors: int = 2
-    steps: int = 20
-    scale: float = 10.0
+    lam: float | None = number(None, "0 or more", "The authors search from 0.1 to 1.5.")
+    n_neighbors: int = whole(2, 1, "The authors use 2, and the query itself.")
+    steps: int = whole(20, 0, "The authors use 20.")
+    scale: float = number(10.0, "positive", "The authors use 10.")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.lam is not None:
-            require_number("lam", self.lam, "0 or more", lambda v: v >= 0, "The authors search from 0.1 to 1.5.")
-        require_whole("n_neighbors", self.n_neighbors, 1, "The authors use 2, and the query itself.")
-        require_whole("steps", self.steps, 0, "The authors use 20.")
-        require_number("scale", self.scale, "positive", lambda v: v > 0, "The authors use 10.")
-
-    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
+    def _solve(self, points: Points) -> Outcome:
         support, rest, c = points.support, points.rest, points.n_classes
         xp = namespace(support)
         lam = self.lam
         if lam is None:
             lam = 0.7 if support.shape[1] < 2 * c else 0.5
-        means, move = rectified_means(support, rest, points.codes, c, self.scale)
+        means, move = rectified_means(points, self.scale)
         unary = squared_distances(means - move, rest)  # (b, c, r)  |w - (x + move)|^2
         graph = xp.matrix_transpose(self._graph(rest))  # (b, r, r)
         logits = -unary
         for _ in range(self.steps):
             logits = lam * (class_softmax(logits) @ graph) - unary
         scores = xp.matrix_transpose(logits[:, :, : points.n_query]) / self.tau
-        steps = xp.full((support.shape[0],), self.steps, dtype=xp.int64, device=device(support))
-        return direct_outcome(scores, anchors=means, steps=steps), DIRECT
+        return scored(scores, anchors=means, steps=self.steps)
 
     def _graph(self, rest: Array) -> Array:
         """Ones where column j is among the neighbours of row i (b, r, r); the same before and after the move."""

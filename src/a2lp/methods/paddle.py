@@ -13,15 +13,14 @@ whatever the number of queries.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from array_api_compat import device
+import numpy as np
 
-from a2lp.arrays import Array, namespace, one_hot
+from a2lp.arrays import Array, largest_safe, namespace
+from a2lp.checks import number, whole
 from a2lp.methods._maths import class_softmax
-from a2lp.methods.base import DIRECT, Method, Outcome, Points, direct_outcome, require_number, require_whole
+from a2lp.methods.base import Method, Outcome, Points, scored
 
 _OFFSET = 1e-6  # inside the logarithm of a class' share, as in the authors' code
 
@@ -39,18 +38,13 @@ class PADDLE(Method):
     """
 
     preprocess: str = "none"
-    steps: int = 100
-    weight: float = 1.0
+    steps: int = whole(100, 1, "The authors use 100.")
+    weight: float = number(1.0, "0 or more", "The authors use 1.")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_whole("steps", self.steps, 1, "The authors use 100.")
-        require_number("weight", self.weight, "0 or more", lambda v: v >= 0, "The authors use 1.")
-
-    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
+    def _solve(self, points: Points) -> Outcome:
         xp = namespace(points.support)
         s = points.support.shape[1]
-        labels = xp.matrix_transpose(one_hot(points.codes, points.n_classes, points.support.dtype))  # (b, c, s)
+        labels = xp.matrix_transpose(points.labels)  # (b, c, s)
         vectors = points.vectors  # (b, n, d)
         scaled = _by_range(vectors, s)
         gram = scaled @ xp.matrix_transpose(scaled)  # (b, n, n)
@@ -65,15 +59,22 @@ class PADDLE(Method):
             shares = class_softmax(logits)  # (b, c, r)
             prior = self.weight * xp.log(xp.mean(shares, axis=2, keepdims=True) + _OFFSET)
             members = xp.concat([labels, shares], axis=2)
-        steps = xp.full((gram.shape[0],), self.steps, dtype=xp.int64, device=device(gram))
         scores = xp.matrix_transpose(logits[:, :, : points.n_query]) / self.tau
-        return direct_outcome(scores, anchors=parts @ vectors, steps=steps), DIRECT
+        return scored(scores, anchors=parts @ vectors, steps=self.steps)
 
 
 def _by_range(vectors: Array, n_support: int) -> Array:
-    """Each dimension divided by its range over the rest, and centred there so that inner products keep their digits."""
+    """Each dimension divided by its range over the rest, and centred there so that inner products keep their digits.
+
+    A range that is rounding beside the values of its dimension is none. What is still very far is brought within the
+    range in which squares do not overflow.
+    """
     xp = namespace(vectors)
+    eps, limit = xp.finfo(vectors.dtype).eps, largest_safe(vectors.dtype)
     rest = vectors[:, n_support:, :]
     low, high = xp.min(rest, axis=1, keepdims=True), xp.max(rest, axis=1, keepdims=True)
-    width = xp.where(high > low, high - low, xp.ones_like(low))
-    return (vectors - xp.mean(rest, axis=1, keepdims=True)) / width
+    noise = eps * xp.max(xp.abs(vectors), axis=1, keepdims=True)
+    width = xp.where(high - low > noise, high - low, xp.ones_like(low))
+    with np.errstate(over="ignore"):
+        scaled = (vectors - xp.mean(rest, axis=1, keepdims=True)) / width
+    return xp.clip(scaled, min=-limit, max=limit)

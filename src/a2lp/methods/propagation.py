@@ -16,32 +16,21 @@ each.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from a2lp.arrays import Array, namespace, one_hot
-from a2lp.engines import select
-from a2lp.engines.contract import Engine, Problem, Result, Settings
-from a2lp.errors import A2LPWarning, InputError
-from a2lp.losses import CROSS_ENTROPY, Terms, by_numerics, make_terms
-from a2lp.methods.base import (
-    Method,
-    Outcome,
-    Points,
-    require_adam,
-    require_flag,
-    require_name,
-    require_number,
-    require_whole,
-)
-from a2lp.optimizers import NAMES as OPTIMIZER_NAMES
+from a2lp.engines.contract import Callback, GraphSettings, Loop, Settings
+from a2lp.engines.select import PROPAGATION
+from a2lp.errors import A2LPWarning
+from a2lp.losses import Terms
+from a2lp.methods.base import LoopMethod, Outcome, Points
 from a2lp.preprocess import l2
 from a2lp.tasks.batch import TaskBatch
 
 
 @dataclass(frozen=True, kw_only=True)
-class LP(Method):
+class LP(GraphSettings, LoopMethod):
     """Label propagation; scores are Z of eq. 5.
 
     Parameters
@@ -51,32 +40,16 @@ class LP(Method):
     gamma : float
         Power of the similarities.
     alpha : float
-        How far labels travel, from 0 (nowhere) to below 1.
+        How far labels propagate, from 0 (nowhere) to below 1.
     engine : str
         ``"auto"``, or an engine by name.
     """
 
-    n_neighbors: int = 20
-    gamma: float = 3
-    alpha: float = 0.8
-    engine: str = "auto"
+    loop: ClassVar[Loop] = PROPAGATION
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_whole("n_neighbors", self.n_neighbors, 1, "The paper uses 20.")
-        require_number("gamma", self.gamma, "positive", lambda v: v > 0, "The paper uses 3.")
-        remedy = "At 1 the propagation has no unique solution; the paper uses 0.8."
-        require_number("alpha", self.alpha, "at least 0 and below 1", lambda v: 0 <= v < 1, remedy)
-        require_name("engine", self.engine, select.NAMES)
-
-    def _settings(self, n_neighbors: int) -> Settings:
-        return Settings(n_neighbors=n_neighbors, gamma=float(self.gamma), alpha=float(self.alpha), tau=float(self.tau))
-
-    def _vectors(self, points: Points) -> tuple[Array, Array]:
-        """Unit vectors: eq. 1 is about cosines, whatever the preprocessing was."""
-        if self.preprocess == "none":
-            return l2(points.support), l2(points.rest)
-        return points.support, points.rest
+    @property
+    def _settings(self) -> Settings:
+        return Settings(n_neighbors=self.n_neighbors, gamma=self.gamma, alpha=self.alpha, steps=0, tau=self.tau)
 
     def _check(self, batch: TaskBatch) -> None:
         n = batch.n_support + batch.n_query + batch.n_unlabelled
@@ -88,42 +61,23 @@ class LP(Method):
                 stacklevel=3,
             )
 
-    def _run(self, engine: Engine, problem: Problem, settings: Settings, callback: Any) -> Result:
-        """The engine's result, if the arithmetic could hold it."""
-        xp = namespace(problem.support)
-        try:
-            found = engine.run(problem, settings, callback)
-        except Exception as error:
-            if "LinAlgError" not in type(error).__name__:
-                raise
-            raise self._no_answer(problem) from error
-        if not bool(xp.all(xp.isfinite(found.z))):
-            raise self._no_answer(problem)
-        return found
+    def _prepared(self, points: Points) -> Points:
+        """Unit vectors: eq. 1 is about cosines, whatever the preprocessing was."""
+        return points._replace(vectors=l2(points.vectors)) if self.preprocess == "none" else points
 
-    def _no_answer(self, problem: Problem) -> InputError:
-        return InputError(
-            f"alpha={self.alpha} and lr={getattr(self, 'lr', None)} leave the range of {problem.support.dtype}: the "
-            "system has no finite solution. Take alpha further from 1, a smaller lr, or float64 vectors."
-        )
-
-    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
-        support, rest = self._vectors(points)
-        problem = Problem(support, rest, points.codes, points.n_classes)
-        settings = self._settings(min(int(self.n_neighbors), support.shape[1] + rest.shape[1] - 1))
-        engine, reason = select.choose(self.engine, problem, settings, calls_back=callback is not None)
-        found = self._run(engine, problem, settings, callback)
-        xp = namespace(support)
-        s, q = support.shape[1], points.n_query
-        scores = found.z[:, s : s + q, :]
+    def _solve(self, points: Points, callback: Callback | None = None) -> Outcome:
+        points = self._prepared(points)
+        (z, anchors, losses, steps, converged), engine, reason = self._run(points, self._settings, callback)
+        xp = namespace(z)
+        s, q = points.codes.shape[1], points.n_query
+        scores = z[:, s : s + q, :]
         reached = xp.max(scores, axis=-1) > 0
-        codes = xp.where(reached, xp.argmax(scores, axis=-1), _nearest(support, rest[:, :q, :], points))
-        outcome = Outcome(scores, codes, reached, found.steps, found.converged, found.losses, found.anchors)
-        return outcome, (engine.name, reason)
+        codes = xp.where(reached, xp.argmax(scores, axis=-1), _nearest(points))
+        return Outcome(scores, codes, reached, steps, converged, losses, anchors, engine, reason)
 
 
 @dataclass(frozen=True, kw_only=True)
-class A2LP(LP):
+class A2LP(LP, Settings):
     """Label propagation with adapted anchors; scores are the final Z.
 
     Parameters
@@ -133,15 +87,15 @@ class A2LP(LP):
     lr : float
         Learning rate.
     loss : Terms or mapping
-        What the anchors are adapted by; as it stands, the paper's cross-entropy of the anchors. A mapping names the
+        What the anchors are adapted by; by default the paper's cross-entropy of the anchors. A mapping names the
         entries of ``losses.Terms`` that differ, such as ``{"entropy": 0.1, "marginal": 0.07}``.
     numerics : {"exact", "official", "official_cpu"}
         ``"exact"`` evaluates the loss without cancellation. ``"official"`` emulates the float32 arithmetic that
         the published numbers came from: PyTorch on a GPU, where the gradient of a saturated softmax is a few
-        units of rounding. ``"official_cpu"`` is the same code on a CPU, which rounds otherwise.
+        units of rounding. ``"official_cpu"`` is the same code on a CPU, which rounds differently.
     optimizer : {"adam", "gd"}
     betas, eps : (float, float), float
-        Adam's own. ``eps`` matters: gradients are about as small.
+        Adam's. ``eps`` matters: gradients are about as small.
     reduction : {"mean", "sum"}
         Over the anchors of a task: the code's mean, or the paper's sum.
     renormalize : bool
@@ -151,67 +105,29 @@ class A2LP(LP):
         Propagate once more after the last update. The code does not, so of its 1000 updates 999 count.
     loss_tol, grad_tol : float, optional
         A task stops as soon as its loss, or the largest entry of its gradient, is this small.
+    n_neighbors, gamma, alpha, engine
+        As for ``lp``.
     """
 
-    steps: int = 1000
-    lr: float = 1e-4
-    loss: Terms | Mapping[str, Any] = CROSS_ENTROPY
-    numerics: str = "exact"
-    optimizer: str = "adam"
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
-    reduction: str = "mean"
-    renormalize: bool = False
-    final_forward: bool = False
-    loss_tol: float | None = None
-    grad_tol: float | None = None
-
     def __post_init__(self) -> None:
-        super().__post_init__()
-        require_whole("steps", self.steps, 0, "0 is plain label propagation.")
-        require_number("lr", self.lr, "positive", lambda v: v > 0, "The paper uses 1e-4.")
-        require_adam(self.betas, self.eps)
-        object.__setattr__(self, "loss", make_terms(self.loss))
-        by_numerics(self.numerics)
-        require_name("optimizer", self.optimizer, OPTIMIZER_NAMES)
-        require_name("reduction", self.reduction, ("mean", "sum"))
-        require_flag("renormalize", self.renormalize, "The code does not.")
-        require_flag("final_forward", self.final_forward, "The code does not.")
-        for name in ("loss_tol", "grad_tol"):
-            if getattr(self, name) is not None:
-                require_number(name, getattr(self, name), "0 or more", lambda v: v >= 0, "None never stops early.")
+        LoopMethod.__post_init__(self)
+        Settings.__post_init__(self)
 
     @property
     def uniform(self) -> bool:
-        """Whether classes are taken to have equally many queries: softly, by a loss with a marginal term."""
-        return super().uniform or make_terms(self.loss).marginal > 0
+        """Whether equally many queries of every class are assumed: softly, by a loss with a marginal term."""
+        return super().uniform or self.loss.marginal > 0
 
-    def _settings(self, n_neighbors: int) -> Settings:
-        return Settings(
-            n_neighbors=n_neighbors,
-            gamma=float(self.gamma),
-            alpha=float(self.alpha),
-            tau=float(self.tau),
-            steps=int(self.steps),
-            lr=float(self.lr),
-            numerics=self.numerics,
-            optimizer=self.optimizer,
-            betas=(float(self.betas[0]), float(self.betas[1])),
-            eps=float(self.eps),
-            reduction=self.reduction,
-            renormalize=self.renormalize,
-            final_forward=self.final_forward,
-            loss_tol=self.loss_tol,
-            grad_tol=self.grad_tol,
-            terms=make_terms(self.loss),
-        )
+    @property
+    def _settings(self) -> Settings:
+        return self
 
-    def _vectors(self, points: Points) -> tuple[Array, Array]:
-        support, rest = super()._vectors(points)
-        if self.numerics != "exact":
-            xp = namespace(support)
-            return xp.astype(support, xp.float32, copy=False), xp.astype(rest, xp.float32, copy=False)
-        return support, rest
+    def _prepared(self, points: Points) -> Points:
+        points = super()._prepared(points)
+        if self.numerics == "exact":
+            return points
+        xp = namespace(points.vectors)
+        return points._replace(vectors=xp.astype(points.vectors, xp.float32, copy=False))
 
 
 PLUS = Terms(anchors="others", weight=0.1, queries="norm2", entropy=1.0, marginal=0.5)
@@ -221,10 +137,10 @@ PLUS = Terms(anchors="others", weight=0.1, queries="norm2", entropy=1.0, margina
 class A2LPPlus(A2LP):
     """A2LP whose loss reads the queries too, in a tenth of the steps; scores are the final Z.
 
-    Each query should belong to one class, all together to every class, and each anchor to its own by what others
-    say of it. One setting for all tasks, chosen on validation classes; docs/a2lp_plus.md has the equations and how.
-    The parameters are those of ``A2LP``, some with other defaults. It assumes a uniform marginal softly, by the weight
-    ``loss.marginal``.
+    Each query should belong to one class, all together to every class, and each anchor to its own class by what its
+    neighbours say. One setting for all tasks, chosen on validation classes; docs/a2lp_plus.md has the equations and
+    how. The parameters are those of ``A2LP``, some with other defaults. It assumes a uniform marginal softly, by the
+    weight ``loss.marginal``.
     """
 
     assumes_uniform: ClassVar[bool] = True
@@ -233,14 +149,13 @@ class A2LPPlus(A2LP):
     gamma: float = 1.5
     steps: int = 100
     lr: float = 5e-4
-    loss: Terms | Mapping[str, Any] = PLUS
+    loss: Terms | Any = PLUS
     reduction: str = "sum"
 
 
-def _nearest(support: Array, query: Array, points: Points) -> Array:
+def _nearest(points: Points) -> Array:
     """Class of each query's nearest support vector (b, q); ties go to the lower row."""
-    xp = namespace(support)
-    cosines = query @ xp.matrix_transpose(support)  # (b, q, s)
-    row = xp.argmax(cosines, axis=-1)  # (b, q)
-    picked = one_hot(row, support.shape[1], points.codes.dtype)  # (b, q, s)
+    xp = namespace(points.vectors)
+    cosines = points.query @ xp.matrix_transpose(points.support)  # (b, q, s)
+    picked = one_hot(xp.argmax(cosines, axis=-1), points.codes.shape[1], points.codes.dtype)  # (b, q, s)
     return xp.sum(picked * points.codes[:, None, :], axis=-1)

@@ -15,16 +15,15 @@ from the first round on, and not from the second. All steps work on inner produc
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from array_api_compat import device
 
-from a2lp.arrays import Array, namespace, one_hot
+from a2lp.arrays import Array, namespace
+from a2lp.checks import number, whole
 from a2lp.methods._maths import centred_unit_gram, distances_to_sums, sinkhorn, transport
 from a2lp.methods._transport import TransportMethod
-from a2lp.methods.base import DIRECT, Outcome, Points, require_number, require_whole
+from a2lp.methods.base import Outcome, Points
 
 _PLAN_TOLERANCE, _PROPAGATION_TOLERANCE = 1e-3, 1e-2
 _LEAST_SHARE = 1e-26  # of a propagated label: zero could not be scaled
@@ -46,18 +45,12 @@ class ProtoLP(TransportMethod):
         As for ``TransportMethod``.
     """
 
-    n_components: int = 40
-    gamma: float = 0.05
-    mixture: float = 0.7
+    n_components: int = whole(40, 1, "The authors use 40.")
+    gamma: float = number(0.05, "0 or more", "The authors use 0.05.")
+    mixture: float = number(0.7, "from 0 to 1", "The authors use 0.7.")
     steps: int = 50
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_whole("n_components", self.n_components, 1, "The authors use 40.")
-        require_number("gamma", self.gamma, "0 or more", lambda v: v >= 0, "The authors use 0.05.")
-        require_number("mixture", self.mixture, "from 0 to 1", lambda v: 0 <= v <= 1, "The authors use 0.7.")
-
-    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
+    def _solve(self, points: Points) -> Outcome:
         xp = namespace(points.support)
         where = device(points.support)
         (b, _, d), m, c = points.support.shape, points.rest.shape[1], points.n_classes
@@ -67,7 +60,7 @@ class ProtoLP(TransportMethod):
             gram = _principal(gram, self.n_components)
         gram = centred_unit_gram(gram, (n,))
 
-        labels = xp.matrix_transpose(one_hot(points.codes, c, gram.dtype))  # (b, c, s)
+        labels = xp.matrix_transpose(points.labels)  # (b, c, s)
         # centres are weighted sums of the points: (b, c, n); they start as unit vectors
         weights = xp.concat([labels, xp.zeros((b, c, m), dtype=gram.dtype, device=where)], axis=-1)
         squares = xp.sum((weights @ gram) * weights, axis=-1, keepdims=True)
@@ -78,7 +71,7 @@ class ProtoLP(TransportMethod):
             mass = xp.concat([labels, xp.clip(shares, min=0.0, max=1.0)], axis=-1)
             weights = weights + self.rate * (mass / xp.sum(mass, axis=-1, keepdims=True) - weights)
             plan = self._transport(gram, weights, m)
-        return self._outcome(plan, points), DIRECT
+        return self._outcome(plan, points)
 
     def _transport(self, gram: Array, weights: Array, m: int) -> Array:
         """Which share of each of the last m points goes to each class (b, c, m)."""

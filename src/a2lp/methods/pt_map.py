@@ -14,16 +14,14 @@ same distances as the code's QR reduction.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from array_api_compat import device
 
-from a2lp.arrays import Array, namespace, one_hot
+from a2lp.arrays import Array, namespace
 from a2lp.methods._maths import centred_unit_gram, distances_to_sums, transport
 from a2lp.methods._transport import TransportMethod
-from a2lp.methods.base import DIRECT, Outcome, Points
+from a2lp.methods.base import Outcome, Points
 
 _TOLERANCE = 1e-6
 
@@ -35,7 +33,7 @@ class PTMAP(TransportMethod):
     The parameters are those of ``TransportMethod``.
     """
 
-    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
+    def _solve(self, points: Points) -> Outcome:
         xp = namespace(points.support)
         where, dtype = device(points.support), points.support.dtype
         (b, s, _), m, c = points.support.shape, points.rest.shape[1], points.n_classes
@@ -43,7 +41,7 @@ class PTMAP(TransportMethod):
         groups = (s, m) if m > 1 else (s + m,)
         gram = centred_unit_gram(self._unit_gram(points), groups)  # (b, n, n)
 
-        labels = xp.matrix_transpose(one_hot(points.codes, c, dtype))  # (b, c, s)
+        labels = xp.matrix_transpose(points.labels)  # (b, c, s)
         # centres are weighted sums of the points: (b, c, n)
         weights = xp.concat([labels, xp.zeros((b, c, m), dtype=dtype, device=where)], axis=-1)
         weights = weights / xp.sum(weights, axis=-1, keepdims=True)
@@ -52,7 +50,7 @@ class PTMAP(TransportMethod):
             mass = xp.concat([labels, plan], axis=-1)
             weights = weights + self.rate * (mass / xp.sum(mass, axis=-1, keepdims=True) - weights)
             plan = self._transport(gram, weights, s)
-        return self._outcome(plan, points), DIRECT
+        return self._outcome(plan, points)
 
     def _transport(self, gram: Array, weights: Array, s: int) -> Array:
         """Which share of each query goes to each class (b, c, m)."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from a2lp.errors import InputError, UnknownNameError
-from a2lp.methods.base import Method
+from a2lp.methods.base import LoopMethod, Method
 
 ENTRY_POINT_GROUP = "a2lp.methods"
 
@@ -59,10 +60,36 @@ _TABLE: dict[str, tuple[str, str]] = {
 }
 
 
-def methods() -> dict[str, str]:
-    """Every method there is, with one line on each; those of installed plug-ins too."""
+def list_methods(pattern: str = "*") -> dict[str, str]:
+    """The methods whose names match a pattern, with one line on each; those of installed plug-ins too.
+
+    Parameters
+    ----------
+    pattern : str
+        With wildcards as in file names, such as ``"a2lp*"``.
+
+    Examples
+    --------
+    >>> import a2lp
+    >>> list(a2lp.list_methods("tim*"))
+    ['tim_gd', 'tim_adm']
+    """
     lines = {name: line for name, (_, line) in _TABLE.items()}
-    return lines | {name: f"plug-in: {point.value}" for name, point in _plug_ins().items() if name not in lines}
+    lines |= {name: f"plug-in: {point.value}" for name, point in _plug_ins().items() if name not in lines}
+    return {name: line for name, line in lines.items() if fnmatch.fnmatchcase(name, pattern)}
+
+
+def loop_methods() -> dict[str, type[LoopMethod]]:
+    """One method of this package for each inner loop, the first that has steps where any has."""
+    found: dict[str, tuple[str, type[LoopMethod]]] = {}
+    for name, (where, _) in _TABLE.items():
+        method = method_class(name) if where.startswith("a2lp.methods.") else Method
+        if not issubclass(method, LoopMethod):
+            continue
+        has_steps = any(field.name == "steps" for field in dataclasses.fields(method))
+        if method.loop.name not in found or (has_steps and found[method.loop.name][0] == "lp"):
+            found[method.loop.name] = name, method
+    return dict(found.values())
 
 
 def create(name: str, **params: Any) -> Method:
@@ -71,7 +98,7 @@ def create(name: str, **params: Any) -> Method:
     Parameters
     ----------
     name : str
-        One of ``a2lp.methods()``.
+        One of ``a2lp.list_methods()``.
     **params
         The method's own parameters; what is not given keeps the paper's value.
 
@@ -104,7 +131,7 @@ def method_class(name: str) -> type[Method]:
                 "uninstall the package that brings it."
             ) from error
     else:
-        raise UnknownNameError("method", name, methods())
+        raise UnknownNameError("method", name, list_methods())
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise InputError(f"plug-in {name!r} gives {found!r}; it must be a subclass of a2lp.Method.")
     return found

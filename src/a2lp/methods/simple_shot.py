@@ -9,12 +9,10 @@ and the same as ``prototypical``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from a2lp.methods._maths import class_means, squared_distances
-from a2lp.methods.base import DIRECT, Method, Outcome, Points, direct_outcome
+from a2lp.methods._maths import squared_distances
+from a2lp.methods.base import Method, Outcome, Points, scored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +21,6 @@ class SimpleShot(Method):
 
     preprocess: str = "cl2n"
 
-    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
-        means = class_means(points.support, points.codes, points.n_classes)
-        return direct_outcome(-squared_distances(points.rest[:, : points.n_query, :], means), anchors=means), DIRECT
+    def _solve(self, points: Points) -> Outcome:
+        means = points.class_means
+        return scored(-squared_distances(points.query, means), anchors=means)

@@ -12,15 +12,12 @@ multiplied by 10. One step is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from array_api_compat import device
-
-from a2lp.arrays import namespace, one_hot, softmax
-from a2lp.methods._maths import class_means, squared_distances
-from a2lp.methods.base import DIRECT, Method, Outcome, Points, direct_outcome, require_number, require_whole
+from a2lp.arrays import namespace, softmax
+from a2lp.checks import number, whole
+from a2lp.methods._maths import squared_distances
+from a2lp.methods.base import Method, Outcome, Points, scored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,25 +32,19 @@ class SoftKMeans(Method):
         What squared distances are multiplied by before a softmax.
     """
 
-    steps: int = 1
-    scale: float = 10.0
+    steps: int = whole(1, 0, "The authors take 1.")
+    scale: float = number(10.0, "positive", "10 suits unit vectors.")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_whole("steps", self.steps, 0, "The authors take 1.")
-        require_number("scale", self.scale, "positive", lambda v: v > 0, "10 suits unit vectors.")
-
-    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
+    def _solve(self, points: Points) -> Outcome:
         support, rest = points.support, points.rest
         xp = namespace(support)
-        labels = one_hot(points.codes, points.n_classes, support.dtype)  # (b, s, c)
+        labels = points.labels  # (b, s, c)
         support_sums = xp.matrix_transpose(labels) @ support  # (b, c, d)
         support_counts = xp.sum(labels, axis=1)[:, :, None]  # (b, c, 1)
-        means = class_means(support, points.codes, points.n_classes)
+        means = points.class_means
         for _ in range(self.steps):
             shares = softmax(-self.scale * squared_distances(rest, means))  # (b, r, c)
             counts = support_counts + xp.sum(shares, axis=1)[:, :, None]
             means = (support_sums + xp.matrix_transpose(shares) @ rest) / counts
-        distances = squared_distances(rest[:, : points.n_query, :], means)
-        steps = xp.full((support.shape[0],), self.steps, dtype=xp.int64, device=device(support))
-        return direct_outcome(-(self.scale / self.tau) * distances, anchors=means, steps=steps), DIRECT
+        distances = squared_distances(points.query, means)
+        return scored(-(self.scale / self.tau) * distances, anchors=means, steps=self.steps)

@@ -17,26 +17,17 @@ cannot vanish. Unlabelled points count as queries.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from array_api_compat import device
 
-from a2lp.arrays import Array, namespace, one_hot, softmax
-from a2lp.engines import tim
-from a2lp.methods._maths import class_means, squared_distances
-from a2lp.methods.base import (
-    DIRECT,
-    Method,
-    Outcome,
-    Points,
-    direct_outcome,
-    require_adam,
-    require_number,
-    require_whole,
-)
-from a2lp.optimizers import Adam
+from a2lp.arrays import Array, namespace, softmax
+from a2lp.checks import number, whole
+from a2lp.engines.contract import AdamSettings, Callback, Loop
+from a2lp.loops import tim
+from a2lp.methods._maths import squared_distances
+from a2lp.methods.base import LoopMethod, Method, Outcome, Points, scored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,23 +36,13 @@ class _TIM(Method):
 
     assumes_uniform: ClassVar[bool] = True
 
-    support_weight: float = 0.1
-    marginal_weight: float = 1.0
-    conditional_weight: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("support_weight", "marginal_weight", "conditional_weight"):
-            require_number(name, getattr(self, name), "0 or more", lambda v: v >= 0, "The papers use 0.1, 1 or 10.")
-
-    def _outcome(self, points: Points, weights: Array, steps: int) -> Outcome:
-        scores = -0.5 * squared_distances(points.rest[:, : points.n_query, :], weights)
-        taken = namespace(scores).full((scores.shape[0],), steps, device=device(scores))
-        return direct_outcome(scores, anchors=weights, steps=taken)
+    support_weight: float = number(0.1, "0 or more", "TIM uses 0.1, alpha-TIM 1.")
+    marginal_weight: float = number(1.0, "0 or more", "The papers use 1.")
+    conditional_weight: float = number(0.1, "0 or more", "TIM uses 0.1, alpha-TIM 1.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TIMGD(_TIM):
+class TIMGD(AdamSettings, _TIM, LoopMethod):
     """Mutual information by Adam on the class weights; scores are -|x - w|^2 / 2.
 
     Parameters
@@ -70,38 +51,25 @@ class TIMGD(_TIM):
         Weights of the support's cross-entropy and of the queries' marginal and conditional entropies.
     steps, lr, betas, eps
         Adam's.
+    engine : str
+        ``"auto"``, or an engine by name.
     """
 
-    steps: int = 1000
-    lr: float = 1e-4
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
+    loop: ClassVar[Loop] = tim.LOOP
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_whole("steps", self.steps, 0, "0 leaves the class means as they are.")
-        require_number("lr", self.lr, "positive", lambda v: v > 0, "The paper uses 1e-4.")
-        require_adam(self.betas, self.eps)
+    steps: int = whole(1000, 0, "0 leaves the class means as they are.")
 
     def _order(self, shots: float) -> float:
         """The order of the entropies; 1 is Shannon's."""
         return 1.0
 
-    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
-        support, rest = points.support, points.rest
-        codes, n_classes = points.codes, points.n_classes
-        order = self._order(support.shape[1] / n_classes)
-        weights = tim.run(
-            support,
-            rest,
-            codes,
-            class_means(support, codes, n_classes),
-            objective=tim.Objective(self.support_weight, self.marginal_weight, self.conditional_weight, order),
-            tau=self.tau,
-            steps=self.steps,
-            adam=Adam(self.lr, self.betas, self.eps),
-        )
-        return self._outcome(points, weights, self.steps), tim.choose(support, self.steps)
+    def _solve(self, points: Points, callback: Callback | None = None) -> Outcome:
+        order = self._order(points.codes.shape[1] / points.n_classes)
+        objective = tim.Objective(self.support_weight, self.marginal_weight, self.conditional_weight, order)
+        settings = tim.Settings(objective, self.tau, self.steps, self.adam)
+        ran = self._run(points, settings, callback)
+        scores = -0.5 * squared_distances(points.query, ran.result)
+        return scored(scores, anchors=ran.result, steps=self.steps, ran=ran)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +78,9 @@ class AlphaTIM(TIMGD):
 
     Parameters
     ----------
-    alpha : float, optional
-        Order of the entropies; by default as the authors tuned it: 2 for one shot, 7 for five and more, else 5,
-        where shots are counted on the average of the classes.
+    order : float, optional
+        Order of the entropies, the paper's alpha; by default as the authors tuned it: 2 for one shot, 7 for five and
+        more, else 5, where shots are counted on the average of the classes.
     support_weight, marginal_weight, conditional_weight : float
         Weights of the support's cross-entropy and of the queries' marginal and conditional entropies.
     steps, lr, betas, eps
@@ -121,18 +89,13 @@ class AlphaTIM(TIMGD):
 
     assumes_uniform: ClassVar[bool] = False
 
-    alpha: float | None = None
+    order: float | None = number(None, "1 or more", "1 is Shannon's entropy.")
     support_weight: float = 1.0
     conditional_weight: float = 1.0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.alpha is not None:
-            require_number("alpha", self.alpha, "1 or more", lambda v: v >= 1, "1 is Shannon's entropy.")
-
     def _order(self, shots: float) -> float:
-        if self.alpha is not None:
-            return self.alpha
+        if self.order is not None:
+            return self.order
         return 2.0 if shots < 2 else 5.0 if shots < 5 else 7.0
 
 
@@ -148,28 +111,21 @@ class TIMADM(_TIM):
         Rounds of labels and weights.
     """
 
-    steps: int = 150
+    support_weight: float = number(0.1, "positive", "At 0 a class may lose all of its points; the paper uses 0.1.")
+    steps: int = whole(150, 0, "0 leaves the class means as they are.")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_whole("steps", self.steps, 0, "0 leaves the class means as they are.")
-        rule = "positive, or a class may lose all of its points"
-        require_number("support_weight", self.support_weight, rule, lambda v: v > 0, "The paper uses 0.1.")
-
-    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
-        everything, codes, n_classes, _ = points
-        support, rest = points.support, points.rest
-        xp = namespace(support)
-        s, m = support.shape[1], rest.shape[1]
-        gram = everything @ xp.matrix_transpose(everything)  # (b, n, n)
-        labels = one_hot(codes, n_classes, support.dtype)
+    def _solve(self, points: Points) -> Outcome:
+        vectors, labels = points.vectors, points.labels
+        xp = namespace(vectors)
+        (b, n, _), s = vectors.shape, points.codes.shape[1]
+        gram = vectors @ xp.matrix_transpose(vectors)  # (b, n, n)
         counts = xp.sum(labels, axis=1, keepdims=True)
         on_support = self.support_weight / (1 + self.conditional_weight)
-        on_query = s / m
+        on_query = s / (n - s)
         sharpen = 1 + self.conditional_weight
         balance = self.marginal_weight / (1 + self.marginal_weight)
         # All weights are combinations of the points, w = sum_i a_i x_i: the rounds go over a (b, n, c) alone.
-        none = xp.zeros((*rest.shape[:2], n_classes), dtype=support.dtype, device=device(support))
+        none = xp.zeros((b, n - s, points.n_classes), dtype=vectors.dtype, device=device(vectors))
         a = xp.concat([labels / counts, none], axis=1)
         for _ in range(self.steps):
             cross = gram @ a  # x . w
@@ -181,8 +137,8 @@ class TIMADM(_TIM):
             pull = on_support * xp.sum(p_s, axis=1, keepdims=True) + on_query * xp.sum(p_q, axis=1, keepdims=True)
             mass = on_support * counts + on_query * xp.sum(found, axis=1, keepdims=True)
             a = (xp.concat([on_support * (labels - p_s), on_query * (found - p_q)], axis=1) + a * pull) / mass
-        weights = xp.matrix_transpose(a) @ everything
-        return self._outcome(points, weights, self.steps), DIRECT
+        weights = xp.matrix_transpose(a) @ vectors
+        return scored(-0.5 * squared_distances(points.query, weights), anchors=weights, steps=self.steps)
 
 
 def _log_softmax(z: Array) -> Array:

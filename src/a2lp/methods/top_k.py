@@ -13,15 +13,11 @@ in the first round and 70 in the second; with another number, the same shares do
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
-from array_api_compat import device
 
 from a2lp.arrays import kth_largest, namespace, one_hot
-from a2lp.methods._maths import class_means
-from a2lp.methods.base import DIRECT, Method, Outcome, Points, direct_outcome, require_number
+from a2lp.checks import number
+from a2lp.methods.base import Method, Outcome, Points, scored
 from a2lp.preprocess import l2
 
 
@@ -38,23 +34,18 @@ class TopK(Method):
     """
 
     preprocess: str = "none"
-    share: float = 35 / 75
-    scale: float = 7.0
+    share: float = number(35 / 75, "above 0 and at most 1", "The authors use 35/75.")
+    scale: float = number(7.0, "positive", "The authors use 7.")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_number("share", self.share, "above 0 and at most 1", lambda v: 0 < v <= 1, "The authors use 35/75.")
-        require_number("scale", self.scale, "positive", lambda v: v > 0, "The authors use 7.")
-
-    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
+    def _solve(self, points: Points) -> Outcome:
         support, rest = points.support, points.rest
         xp = namespace(support)
-        b, r, _ = rest.shape
+        r = rest.shape[1]
         unit = l2(rest)
-        labels = one_hot(points.codes, points.n_classes, support.dtype)  # (b, s, c)
+        labels = points.labels  # (b, s, c)
         support_sums = xp.matrix_transpose(labels) @ support  # (b, c, d)
         support_counts = xp.sum(labels, axis=1)[:, :, None]  # (b, c, 1)
-        means = class_means(support, points.codes, points.n_classes)
+        means = points.class_means
         cosines = unit @ xp.matrix_transpose(l2(means))  # (b, r, c)
         each = max(1, round(self.share * r - 0.5 + 1e-6))  # rounded down: 35/75 of 75 is 35
         rounds = r // each
@@ -66,5 +57,4 @@ class TopK(Method):
             means = (support_sums + xp.matrix_transpose(joined) @ rest) / counts
             cosines = unit @ xp.matrix_transpose(l2(means))
         scores = (self.scale / self.tau) * cosines[:, : points.n_query, :]
-        steps = xp.full((b,), rounds, dtype=xp.int64, device=device(support))
-        return direct_outcome(scores, anchors=means, steps=steps), DIRECT
+        return scored(scores, anchors=means, steps=rounds)

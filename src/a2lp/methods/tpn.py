@@ -16,15 +16,15 @@ together: 0.3 is best, 0.28 to 0.32 are within half a point, and 0.2 and 0.4 los
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from array_api_compat import device
 
 from a2lp.arrays import Array, kth_largest, namespace, one_hot
+from a2lp.checks import number, whole
+from a2lp.engines.contract import NO_SOLUTION
 from a2lp.methods._maths import gram_distances
-from a2lp.methods.base import DIRECT, Method, Outcome, Points, direct_outcome, require_number, require_whole
+from a2lp.methods.base import Method, Outcome, Points, scored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,32 +41,24 @@ class TPN(Method):
         How far labels travel, from 0 (nowhere) to below 1.
     """
 
-    sigma: float = 0.3
-    n_neighbors: int = 20
-    alpha: float = 0.99
+    sigma: float = number(0.3, "positive", "0.3 suits unit vectors.")
+    n_neighbors: int = whole(20, 1, "The authors use 20.")
+    alpha: float = number(0.99, "at least 0 and below 1", f"{NO_SOLUTION} the authors use 0.99.")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_number("sigma", self.sigma, "positive", lambda v: v > 0, "0.3 suits unit vectors.")
-        require_whole("n_neighbors", self.n_neighbors, 1, "The authors use 20.")
-        remedy = "At 1 the propagation has no unique solution; the authors use 0.99."
-        require_number("alpha", self.alpha, "at least 0 and below 1", lambda v: 0 <= v < 1, remedy)
-
-    def _solve(self, points: Points, callback: Callable[[Any], object] | None) -> tuple[Outcome, tuple[str, str]]:
+    def _solve(self, points: Points) -> Outcome:
         xp = namespace(points.support)
         s, q, c = points.support.shape[1], points.n_query, points.n_classes
         vectors = points.vectors  # (b, n, d)
         distances = gram_distances(vectors @ xp.matrix_transpose(vectors))  # (b, n, n)
         smooth = self._smooth(distances)
         eye = xp.eye(vectors.shape[1], dtype=vectors.dtype, device=device(vectors))
-        labels = one_hot(points.codes, c, vectors.dtype)  # (b, s, c)
-        start = xp.concat([labels, xp.zeros_like(smooth[:, s:, :c])], axis=1)
+        start = xp.concat([points.labels, xp.zeros_like(smooth[:, s:, :c])], axis=1)
         scores = xp.linalg.solve(eye - self.alpha * smooth, start)[:, s : s + q, :]
         reached = xp.max(scores, axis=-1) > 0
         nearest = one_hot(xp.argmin(distances[:, s : s + q, :s], axis=-1), s, points.codes.dtype)  # (b, q, s)
         fallback = xp.sum(nearest * points.codes[:, None, :], axis=-1)
-        outcome = direct_outcome(scores / self.tau)
-        return outcome._replace(codes=xp.where(reached, outcome.codes, fallback), reached=reached), DIRECT
+        codes = xp.where(reached, xp.argmax(scores, axis=-1), fallback)
+        return scored(scores / self.tau, codes=codes, reached=reached)
 
     def _smooth(self, distances: Array) -> Array:
         """D^-1/2 W D^-1/2; a point is a neighbour of its own, so no degree is below 1."""

@@ -11,14 +11,16 @@ classes nor on the number of cores.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from a2lp.kernels.compiler import compiled
 
 NOBODY = np.int32(2**31 - 1)
 TINY = np.float32(1e-37)  # a similarity must be larger to count
+_exact = compiled(fastmath=False, _nrt=True)
 _CHUNK = 64  # similarities that are looked at together; most chunks hold none that is large enough
 
 
-@njit(cache=True, nogil=True)
+@_exact
 def _insert(sims, indices, value, index):
     """Put a candidate in its place; the last of the list falls out."""
     place = len(sims) - 1
@@ -32,7 +34,7 @@ def _insert(sims, indices, value, index):
     indices[place] = index
 
 
-@njit(cache=True, nogil=True)
+@_exact
 def merge_rows(block, first, sims, indices):
     """Offer the similarities (r, m) of r lists to m points, the first of which has index ``first``."""
     rows, columns = block.shape
@@ -50,7 +52,7 @@ def merge_rows(block, first, sims, indices):
                         _insert(sims[i], indices[i], block[i, j], np.int32(first + j))
 
 
-@njit(cache=True, nogil=True)
+@_exact
 def merge_columns(block, first, sims, indices):
     """Offer the similarities (m, r) of m points, the first of which has index ``first``, to r lists."""
     rows, columns = block.shape
@@ -69,7 +71,7 @@ def merge_columns(block, first, sims, indices):
                         worst[j] = sims[j, last]
 
 
-@njit(cache=True, nogil=True)
+@_exact
 def choose(sims, indices, k, slack, chosen):
     """The k neighbours of each list, as ``chosen`` (n, length); and which lists ended among ties (n,).
 
@@ -103,7 +105,7 @@ def choose(sims, indices, k, slack, chosen):
     return cut
 
 
-@njit(cache=True, nogil=True)
+@_exact
 def residual(indptr, indices, data, alpha, z, y, r):
     """R = Y - (I - alpha S) Z, and the squared length of its columns; all (n, w), contiguous."""
     n, w = z.shape
@@ -123,7 +125,7 @@ def residual(indptr, indices, data, alpha, z, y, r):
     return squares
 
 
-@njit(cache=True, nogil=True)
+@_exact
 def conjugate_gradients(indptr, indices, data, alpha, z, r, squares, enough, limit):
     """Solve (I - alpha S) Z = Y for all columns of a block, from Z with its residual R, until |R_q|^2 <= enough_q.
 

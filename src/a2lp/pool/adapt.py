@@ -92,7 +92,7 @@ def adapt(
         z = propagate(graph, points.labels, settings.alpha, tolerance=tolerance, start=z).Z
         if step == settings.steps:
             break
-        value, d_anchors, d_rest = settings.loss(z[None, :s], z[None, s:], points.labels[None, :s])
+        value, d_anchors, d_rest = settings.loss_at(z[None, :s], z[None, s:], points.labels[None, :s])
         losses.append(float(value[0]))
         if progress is not None:
             progress(step + 1, settings.steps)

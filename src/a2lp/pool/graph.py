@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,8 +11,9 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
+from a2lp import cores
+from a2lp.checks import require_number, require_whole
 from a2lp.errors import A2LPWarning, InputError, ShapeError
-from a2lp.methods.base import require_number, require_whole
 from a2lp.pool.neighbours import SPARE, Lists, NdArray, Progress, check_points, pick_method, search, search_rows
 
 Sparse = Any  # a scipy.sparse.csr_array
@@ -179,11 +179,11 @@ def from_chosen(lists: Lists, chosen: NdArray, gamma: float) -> PoolGraph:
 
 def estimate_memory(n: int, d: int, k: int = 20, c: int = 0, *, method: str = "auto") -> int:
     """About how many bytes the graph and the propagation of c classes take at their peak, beside the points."""
-    cores = os.cpu_count() or 1
+    n_cores = cores.count()
     index_bytes = n * (4 * d + 8) if pick_method(method, n) == "faiss" else 0
-    search_bytes = n * (k + SPARE) * 8 + cores * (2 * 2048 * d + 2048 * 2048) * 4
+    search_bytes = n * (k + SPARE) * 8 + n_cores * (2 * 2048 * d + 2048 * 2048) * 4
     graph_bytes = n * k * 100  # A, A', their sum and scipy's copies: what a run of 100,000 points was seen to take
-    solve_bytes = n * 8 * (c + 6 * min(c, 16 * cores))  # Z, and what each core holds of its classes
+    solve_bytes = n * 8 * (c + 6 * min(c, 16 * n_cores))  # Z, and what each core holds of its classes
     return search_bytes + max(index_bytes, graph_bytes, graph_bytes // 3 + solve_bytes)
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.optimize import minimize
-from threadpoolctl import threadpool_limits
 
+from a2lp.cores import one_blas_thread
 from a2lp.pool.neighbours import NdArray
 
 PENALTY = 0.01
@@ -38,7 +38,7 @@ def fit(points: NdArray, targets: NdArray, penalty: float = PENALTY) -> NdArray:
         return float(value), gradient.ravel().astype(np.float64)
 
     options = {"maxiter": _ROUNDS, "ftol": 1e-6}
-    with threadpool_limits(1):  # products of this size wait longer for threads than they take
+    with one_blas_thread():  # products of this size wait longer for threads than they take
         found = minimize(loss, np.zeros((d + 1) * c), jac=True, method="L-BFGS-B", options=options)
     coefficients: NdArray = found.x.reshape(d + 1, c).astype(points.dtype)
     return coefficients

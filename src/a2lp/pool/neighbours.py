@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import os
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from a2lp import cores
 from a2lp.arrays import chunks, to_numpy
 from a2lp.cores import map_on_cores
 from a2lp.errors import InputError, MissingExtraError, ShapeError, UnknownNameError
@@ -181,7 +181,7 @@ def _search_faiss(x: NdArray, length: int, progress: Progress) -> Lists:
     n, d = x.shape
     cells = max(1, min(int(4 * math.sqrt(n)), n // 39))  # k-means wants 39 points for each
     sample = np.linspace(0, n - 1, min(n, 64 * cells)).astype(np.int64)
-    faiss.omp_set_num_threads(os.cpu_count() or 1)
+    faiss.omp_set_num_threads(cores.count())
     index = faiss.IndexIVFFlat(faiss.IndexFlatIP(d), d, cells, faiss.METRIC_INNER_PRODUCT)
     index.cp.max_points_per_centroid = 64
     index.train(unit_rows(x, np.unique(sample)).astype(np.float32))

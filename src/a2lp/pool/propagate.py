@@ -7,15 +7,15 @@ solved in blocks, a block to a core, in float64 whatever is stored.
 from __future__ import annotations
 
 import math
-import os
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from a2lp import cores
 from a2lp.arrays import chunks
+from a2lp.checks import require_number
 from a2lp.cores import map_on_cores
 from a2lp.errors import InputError, ShapeError
-from a2lp.methods.base import require_number
 from a2lp.pool.graph import PoolGraph
 from a2lp.pool.neighbours import NdArray
 
@@ -70,7 +70,7 @@ def propagate(
     s = graph.normalised()
     # of one type, so that it is compiled once
     system = (s.indptr.astype(np.int64, copy=False), s.indices.astype(np.int32, copy=False), s.data, float(alpha))
-    size = min(_BLOCK, math.ceil(y.shape[1] / (os.cpu_count() or 1)))
+    size = min(_BLOCK, math.ceil(y.shape[1] / cores.count()))
     found = map_on_cores(
         lambda part: _solve_block(system, y[:, part], z[:, part], float(tolerance)), chunks(y.shape[1], size)
     )

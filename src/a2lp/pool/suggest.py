@@ -33,9 +33,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from a2lp.checks import require_whole
 from a2lp.encoding import read_labels
 from a2lp.errors import InputError
-from a2lp.methods.base import require_whole
 from a2lp.pool.graph import PoolGraph, Sparse
 from a2lp.pool.neighbours import NdArray, Progress
 from a2lp.pool.solve import PoolAnswer, Prepared, prepare, solve

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from a2lp.arrays import chunks
+from a2lp.checks import require_number, require_whole
 from a2lp.cores import map_on_cores
 from a2lp.errors import ShapeError
-from a2lp.methods.base import require_number, require_whole
 from a2lp.pool.neighbours import NdArray, check_points, search, unit_rows
 from a2lp.preprocess import l2
 

@@ -11,13 +11,15 @@ authors' tasks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from a2lp.errors import InputError, UnknownNameError
+from a2lp.checks import require_name
+from a2lp.errors import InputError
+from a2lp.tasks.class_pool import ClassPool, require_sizes
 from a2lp.tasks.lists import Rows, TaskList
-from a2lp.tasks.samplers import ClassPool, whole_numbers
 
 
 class AuthorsSeed(NamedTuple):
@@ -39,13 +41,14 @@ AUTHORS_SEEDS = {
 
 def authors_tasks(
     labels: Rows,
-    dataset: str | None,
+    dataset: str | None = None,
     *,
     n_shot: int,
     n_way: int = 5,
     n_query: int = 15,
     n_tasks: int = 1000,
     seed: int | None = None,
+    class_names: Sequence[str] | None = None,
 ) -> TaskList:
     """Draw the tasks that the authors' code draws from a feature file.
 
@@ -53,18 +56,20 @@ def authors_tasks(
     ----------
     labels : array (N,)
         The class of each row; classes count in the order in which they first appear.
-    dataset : {"mini", "cifar_fs", "cub", "tiered"} or None
-        Whose seed to use. ``about["matches_authors_file"]`` says whether this file has the number of classes
-        and the smallest class of theirs.
+    dataset : {"mini", "cifar_fs", "cub", "tiered"}, optional
+        The dataset whose published seed to use. ``about["matches_authors_file"]`` says whether this file has
+        as many classes as theirs, and its smallest class as many rows.
     n_shot, n_way, n_query, n_tasks : int
         Support per class, classes, queries per class, and number of tasks. The authors' seeds are those of
         their 5-way tasks with 15 queries, 1000 of them.
     seed : int, optional
-        A seed of your own, with ``dataset=None``.
+        A seed of your own in the place of a dataset's.
+    class_names : sequence of str, optional
+        Names for error messages, indexed by label.
     """
-    sizes = whole_numbers(n_way=n_way, n_shot=n_shot, n_query=n_query, n_tasks=n_tasks)
+    sizes = require_sizes(n_way=n_way, n_shot=n_shot, n_query=n_query, n_tasks=n_tasks)
     seed = _seed(dataset, seed)
-    pool = ClassPool.of(labels)
+    pool = ClassPool.of(labels, class_names)
     pool.need_classes(n_way)
     pool.need_rows(support=n_shot, query=n_query)
     smallest = int(pool.sizes.min())
@@ -89,16 +94,19 @@ def authors_tasks(
 
 
 def _seed(dataset: str | None, seed: int | None) -> int:
-    if dataset is not None and dataset not in AUTHORS_SEEDS:
-        raise UnknownNameError("dataset of the authors", dataset, AUTHORS_SEEDS)
+    if dataset is not None:
+        require_name("dataset of the authors", dataset, AUTHORS_SEEDS)
     if dataset is not None and seed is None:
         return AUTHORS_SEEDS[dataset].seed
     if dataset is None and seed is not None:
-        whole_numbers(least=0, seed=seed)
+        seed = require_sizes(least=0, seed=seed)["seed"]
         if seed >= 2**32:
             raise InputError(f"seed={seed} is too large for the authors' generator. Give one below 2**32.")
-        return int(seed)
-    raise InputError(f"dataset={dataset!r} and seed={seed!r} were given; give exactly one of the two.")
+        return seed
+    raise InputError(
+        f"dataset={dataset!r} and seed={seed!r}: the authors' tasks come from the published seed of a dataset "
+        f"({', '.join(AUTHORS_SEEDS)}) or from a seed of your own. Give exactly one of the two."
+    )
 
 
 def _replay(members: Rows, seed: int, n_way: int, n_examples: int, n_tasks: int) -> Rows:

@@ -6,6 +6,7 @@ not a part of it, so no method can read them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from a2lp.arrays import Array, is_numpy, like, namespace, to_numpy
+from a2lp.arrays import Array, is_numpy, largest_safe, like, namespace, to_numpy
 from a2lp.errors import InputError, ShapeError
 
 
@@ -41,6 +42,8 @@ class TaskBatch:
         Each task's label values, sorted.
     codes : array (b, s)
         ``support_labels`` as positions in ``classes``.
+    has_large_values : bool
+        Whether squares of some entries could overflow.
 
     Examples
     --------
@@ -58,9 +61,10 @@ class TaskBatch:
     unlabelled: Array | None = None
     classes: np.ndarray[Any, Any] = field(init=False, repr=False)
     codes: Array = field(init=False, repr=False)
+    has_large_values: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        support, query, unlabelled = _vectors(self.support, self.query, self.unlabelled)
+        (support, query, unlabelled), largest = _vectors(self.support, self.query, self.unlabelled)
         classes, codes = _encode(self.support_labels, (support.shape[0], support.shape[1]))
         set_field = object.__setattr__
         if not is_array_api_obj(self.support_labels):
@@ -70,6 +74,7 @@ class TaskBatch:
         set_field(self, "unlabelled", unlabelled)
         set_field(self, "classes", classes)
         set_field(self, "codes", like(codes, support))
+        set_field(self, "has_large_values", largest > largest_safe(support.dtype))
 
     def __repr__(self) -> str:
         return (
@@ -86,6 +91,7 @@ class TaskBatch:
         for name in ("support", "support_labels", "query", "unlabelled", "classes", "codes"):
             value = getattr(self, name)
             object.__setattr__(part, name, None if value is None else value[tasks, ...])
+        object.__setattr__(part, "has_large_values", self.has_large_values)
         return part
 
     @property
@@ -182,8 +188,8 @@ class Prediction:
         return f"Prediction({b} tasks: {q} queries, {c} classes; engine {self.engine!r})"
 
 
-def _vectors(support: Any, query: Any, unlabelled: Any) -> tuple[Array, Array, Array | None]:
-    """Check shapes and values; return floating arrays of one library, dtype and width."""
+def _vectors(support: Any, query: Any, unlabelled: Any) -> tuple[tuple[Array, Array, Array | None], float]:
+    """Check shapes and values; return floating arrays of one library, dtype and width, and the largest magnitude."""
     named = {"support": support, "query": query} | ({} if unlabelled is None else {"unlabelled": unlabelled})
     arrays = {name: _as_array(name, value) for name, value in named.items()}
     xp = namespace(*arrays.values())
@@ -208,15 +214,19 @@ def _vectors(support: Any, query: Any, unlabelled: Any) -> tuple[Array, Array, A
             )
     dtype = _float_dtype(xp, list(arrays.values()))
     arrays = {name: xp.astype(x, dtype, copy=False) for name, x in arrays.items()}
+    largest = 0.0
     for name, x in arrays.items():
-        finite = xp.isfinite(x)
-        if not bool(xp.all(finite)):
-            task, row, column = (int(i[0]) for i in np.nonzero(~to_numpy(finite)))
+        if 0 in x.shape:
+            continue
+        extent = max(float(xp.max(x)), -float(xp.min(x)))
+        largest = max(largest, extent)
+        if not math.isfinite(extent):
+            task, row, column = (int(i[0]) for i in np.nonzero(~to_numpy(xp.isfinite(x))))
             raise InputError(
                 f"{name}[{task}, {row}, {column}] is {float(x[task, row, column])}; vectors must be finite. Drop that "
                 "point, or look for an overflow where the features were made."
             )
-    return arrays["support"], arrays["query"], arrays.get("unlabelled")
+    return (arrays["support"], arrays["query"], arrays.get("unlabelled")), largest
 
 
 def _as_array(name: str, value: Any) -> Array:

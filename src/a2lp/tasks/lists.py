@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import zipfile
-import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from a2lp import npz
+from a2lp.checks import shown
 from a2lp.errors import FeatureFileError, InputError, ShapeError
+from a2lp.files import parse_json, reading, replacing, writing
 from a2lp.tasks.batch import TaskBatch
 
 Rows = np.ndarray[Any, Any]
 
 REQUIRED = ("support", "support_labels", "query", "query_labels")
+_EXPECTED = "a task list (.npz)"
+_MOST = 2**40  # row numbers; beyond, numbers of rows of all tasks together would not fit into 64 bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,11 +73,15 @@ class TaskList:
         return int(self.support.shape[0])
 
     def __getitem__(self, tasks: slice) -> TaskList:
-        """Some of the tasks, as a list of their own; at least one must be left."""
-        parts = {name: getattr(self, name)[tasks] for name in REQUIRED}
-        if self.unlabelled is not None:
-            parts["unlabelled"] = self.unlabelled[tasks]
-        return TaskList(**parts, about=self.about)
+        """Some of the tasks, as a list of their own; not validated again, since it is a part of a valid one."""
+        if not len(self.support[tasks]):
+            raise InputError(f"{tasks} leaves none of the {len(self)} tasks; a list has at least one. Choose others.")
+        part = object.__new__(TaskList)
+        for name in (*REQUIRED, "unlabelled"):
+            rows = getattr(self, name)
+            object.__setattr__(part, name, None if rows is None else rows[tasks])
+        object.__setattr__(part, "about", self.about)
+        return part
 
     @property
     def n_way(self) -> int:
@@ -111,77 +117,25 @@ class TaskList:
         return TaskBatch(features[self.support], self.support_labels, features[self.query], unlabelled)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the list to an .npz file."""
+        """Write the list to an .npz file; a file of that name is replaced."""
         path = Path(path)
         arrays = {name: getattr(self, name) for name in REQUIRED} | {"about": np.array(json.dumps(self.about))}
         if self.unlabelled is not None:
             arrays["unlabelled"] = self.unlabelled
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        try:
-            with temporary.open("wb") as file:
-                np.savez_compressed(file, **arrays)
-            temporary.replace(path)
-        except OSError as error:
-            raise FeatureFileError(
-                f"cannot write the task list '{path}': {error.strerror or error}. Choose a file name in a "
-                "folder that exists and can be written to."
-            ) from error
-        finally:
-            with contextlib.suppress(OSError):  # it is gone if all went well
-                temporary.unlink()
+        remedy = "Choose a file name in a folder that exists and can be written to."
+        with writing(path, remedy, FeatureFileError), replacing(path) as temporary, temporary.open("wb") as file:
+            np.savez_compressed(file, **arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> TaskList:
         """Read a list from an .npz file; keys that are not a part of it are ignored."""
-        arrays = _read_npz(Path(path))
-        missing = [name for name in REQUIRED if name not in arrays]
-        if missing:
-            raise FeatureFileError(
-                f"'{path}' has no {', '.join(missing)}, so it is not a task list. Give an .npz file with "
-                f"{', '.join(REQUIRED)}."
-            )
-        try:
-            about = _read_about(arrays.pop("about", None))
+        path = Path(path)
+        arrays: dict[str, Any] = npz.read(path, _EXPECTED, REQUIRED, ["unlabelled", "about"])
+        with reading(path, _EXPECTED):
+            about = parse_json(arrays.pop("about").tolist(), "`about`") if "about" in arrays else {}
+            if not isinstance(about, dict):
+                raise InputError(f"`about` is {shown(about)}; it must be a JSON object. Leave it out, or correct it.")
             return cls(**arrays, about=about)
-        except InputError as error:
-            raise type(error)(f"'{path}': {error}") from error
-
-
-def _read_npz(path: Path) -> dict[str, Rows]:
-    """The arrays of a task list that a file has, without ever unpickling."""
-    try:
-        with path.open("rb") as file:  # np.load would leave a broken file open
-            archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ValueError("it is a single array")
-            return {name: archive[name] for name in (*REQUIRED, "unlabelled", "about") if name in archive}
-    except FileNotFoundError as error:
-        raise FeatureFileError(
-            f"there is no file '{path}'. Check the name, or save a task list there first."
-        ) from error
-    except (ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-        raise FeatureFileError(
-            f"'{path}' is not an .npz file of plain arrays: damaged, or of another format. Give a task list "
-            f"that a2lp saved, or an .npz file with {', '.join(REQUIRED)}."
-        ) from error
-    except OSError as error:
-        raise FeatureFileError(
-            f"cannot read '{path}': {error.strerror or error}. Give a task list (.npz) that you may read."
-        ) from error
-
-
-def _read_about(value: Rows | None) -> dict[str, Any]:
-    if value is None:
-        return {}
-    try:
-        about = json.loads(str(value))
-    except ValueError:
-        about = None
-    if not isinstance(about, dict):
-        raise InputError(
-            f"'about' is {str(value)[:40]!r}; it must be a JSON object in a string. Leave it out, or mend it."
-        )
-    return about
 
 
 def _integers(name: str, value: Any) -> Rows:
@@ -195,10 +149,12 @@ def _integers(name: str, value: Any) -> Rows:
         raise ShapeError(f"{name} has shape {array.shape}; it must be (tasks, points), at least one of each.")
     if array.size and array.dtype.kind not in "iu":
         raise InputError(f"{name} holds {array.dtype} values; row numbers and labels are integers. Convert it first.")
-    array = array.astype(np.int64)
-    if array.min(initial=0) < 0:
-        raise InputError(f"{name} holds {array.min()}; row numbers and labels count from 0. Renumber them.")
-    return array
+    if array.size and not (int(array.min()) >= 0 and int(array.max()) < _MOST):
+        wrong = int(array.max()) if array.min() >= 0 else int(array.min())
+        raise InputError(
+            f"{name} holds {wrong}; row numbers and labels count from 0 and are below {_MOST}. Renumber them."
+        )
+    return array.astype(np.int64)
 
 
 def _check_shapes(tasks: TaskList) -> None:
@@ -215,6 +171,11 @@ def _check_shapes(tasks: TaskList) -> None:
 def _check_labels(tasks: TaskList) -> None:
     """Every task's support has every class 0..N-1, and its queries have no other."""
     n_way = tasks.n_way
+    if n_way > tasks.support.shape[1]:
+        raise InputError(
+            f"support_labels go up to {n_way - 1}, but a task has {tasks.support.shape[1]} support vectors, one "
+            "at least for each class. Number each task's classes from 0 without gaps."
+        )
     each = tasks.support_labels + n_way * np.arange(len(tasks))[:, None]
     shots = np.bincount(each.ravel(), minlength=n_way * len(tasks)).reshape(-1, n_way)
     if not shots.all():

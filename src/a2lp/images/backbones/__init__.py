@@ -15,22 +15,14 @@ from typing import Any
 
 from torch import nn
 
+from a2lp.checks import shown
 from a2lp.errors import InputError, UnknownNameError
-from a2lp.images.backbones.checkpoints import LoadReport, fill, load_weights, save_weights
+from a2lp.images.backbones.checkpoints import fill, load_weights, save_weights
 from a2lp.images.backbones.network import Network, Triple, seeded
 from a2lp.images.backbones.weight_files import read_weights
 from a2lp.images.view import View
 
-__all__ = [
-    "Backbone",
-    "LoadReport",
-    "Network",
-    "create",
-    "load_weights",
-    "names",
-    "network",
-    "save_weights",
-]
+__all__ = ["Backbone", "Network", "create", "load_weights", "names", "network", "save_weights"]
 
 TIMM = "timm:"
 
@@ -75,7 +67,7 @@ class Backbone:
 
 
 def names() -> dict[str, str]:
-    """Every backbone there is, with one line on each."""
+    """The names of all backbones, each with one line about it."""
     lines = {name: line for name, (_, line) in _TABLE.items()}
     return lines | {f"{TIMM}<name>": "any model of the package timm, with timm's weights or your own"}
 
@@ -108,21 +100,27 @@ def create(
         own = {"pretrained": True} if "pretrained" in inspect.signature(_maker(name)).parameters else {}
         if not own and seed is None:
             raise InputError(
-                f"backbone {name!r} has no weights of its own, and random ones tell images apart badly. Give the file "
-                "of its weights (on the command line --weights FILE), or a seed if random ones are meant."
+                f"backbone {name!r} comes without weights, and random weights give poor features. Give the file of its "
+                "weights (on the command line --weights FILE), or a seed if you want random weights."
             )
         net = network(name, seed=seed or 0, **own)
     else:
+        _maker(name)
         saved = read_weights(weights)
         saved.check_backbone(name)
-        net = network(name, **saved.options)
+        if saved.options.keys() & {"name", "seed", "pretrained"}:
+            raise saved.unusable("options")
+        try:
+            net = network(name, **saved.options)
+        except InputError as error:
+            raise saved.unusable("options") from error
         fill(net, saved)
     net.eval()
     return Backbone(name, net, net.dim, view or net.view, net.mean, net.std, net.weights)
 
 
 def network(name: str, *, seed: int = 0, **options: Any) -> Network:
-    """A network alone, to train: random weights, in training mode.
+    """A network to train: random weights, in training mode.
 
     Parameters
     ----------
@@ -142,7 +140,9 @@ def network(name: str, *, seed: int = 0, **options: Any) -> Network:
     try:
         net = seeded(make, seed, options)
     except (TypeError, ValueError) as error:
-        raise InputError(f"options={options} of backbone {name!r} cannot be used ({error}). Correct them.") from error
+        raise InputError(
+            f"options={shown(options)} of backbone {name!r} cannot be used ({error}). Correct them."
+        ) from error
     net.name = name
     made_with = {key: parameter.default for key, parameter in known.items()} | options
     net.options = {key: value for key, value in made_with.items() if key != "pretrained"}
@@ -154,7 +154,7 @@ def _maker(name: str) -> Callable[..., Network]:
     if name.startswith(TIMM):
         model = name.removeprefix(TIMM)
         if not model or model == "<name>":
-            raise InputError(f"backbone {name!r} must say which model of timm, such as 'timm:resnet18'.")
+            raise InputError(f"backbone {name!r} needs the name of a timm model, such as 'timm:resnet18'.")
         from a2lp.images.backbones.pretrained import from_timm
 
         return partial(from_timm, model)

@@ -1,11 +1,10 @@
-"""From files of weights to networks and back."""
+"""Weights of networks: from files into a network and back."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -13,11 +12,13 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from a2lp.checks import listed, shown
 from a2lp.errors import InputError, WeightsFileError
-from a2lp.features.common import listed, replacing
+from a2lp.files import replacing, writing
 from a2lp.images.backbones.network import Network, Triple
-from a2lp.images.backbones.weight_files import SUFFIX, Weights, read_weights, shard_names, shards_of
+from a2lp.images.backbones.weight_files import Weights, read_weights, shard_names, shards_of
 from a2lp.images.view import View
+from a2lp.torch_files import SAFETENSORS
 
 MAX_BYTES = 15 << 20
 
@@ -26,38 +27,13 @@ _WRAPPERS = re.compile(r"(module\.|base\.|feature\.)+")
 _HEADS = ("fc.", "_fc.", "linear.", "classifier.", "clasifier.", "rotate", "head.")
 
 
-@dataclass(frozen=True)
-class LoadReport:
-    """What was loaded.
-
-    Attributes
-    ----------
-    files : tuple of Path
-        The file, or its shards in order.
-    weights : str
-        The SHA-256 of their bytes, as ``sha256:...``.
-    loaded : int
-        How many tensors the network took.
-    dropped : tuple of str
-        Keys that belong to a classifier, which an embedding does without.
-    about : dict
-        What the file says about itself.
-    """
-
-    files: tuple[Path, ...]
-    weights: str
-    loaded: int
-    dropped: tuple[str, ...]
-    about: dict[str, str]
-
-
-def load_weights(net: Network, path: str | Path) -> LoadReport:
+def load_weights(net: Network, path: str | Path) -> None:
     """Load the weights of a network; those of a classifier are dropped.
 
     Parameters
     ----------
     net : Network
-        What ``network`` gave. It takes over the view and the normalisation that the file names, if it does.
+        As ``network`` makes it. It gets the view and the normalisation of the file, if it has them.
     path : str or Path
         A .safetensors file, its first shard, the name that its shards have in common, or a published checkpoint.
 
@@ -71,17 +47,17 @@ def load_weights(net: Network, path: str | Path) -> LoadReport:
     for option, value in weights.options.items():
         if not option.startswith("drop") and net.options.get(option) != value:
             raise WeightsFileError(
-                f"{path} holds weights of a {net.name} with {option}={value!r}; this one was made with "
-                f"{net.options.get(option)!r}. Make the network with {option}={value!r}."
+                f"{path} holds weights of a {net.name} with {option[:80]}={shown(value)}; this one was made with "
+                f"{net.options.get(option)!r}. Make the network with that option."
             )
-    return fill(net, weights)
+    fill(net, weights)
 
 
-def fill(net: Network, weights: Weights) -> LoadReport:
-    """Put weights that were read into the network that they are for."""
+def fill(net: Network, weights: Weights) -> None:
+    """Copy weights into the network that they are for."""
     own = net.core.state_dict()
-    found, dropped = _under_own_keys(weights, own)
-    # batch normalisation's counters matter to nobody, and old checkpoints do without
+    found = _under_own_keys(weights, own)
+    # old checkpoints do not have batch normalisation's counters, which are not used
     needed = {key: value for key, value in own.items() if not key.endswith("num_batches_tracked")}
     problems = {
         "missing": sorted(needed.keys() - found.keys()),
@@ -93,33 +69,31 @@ def fill(net: Network, weights: Weights) -> LoadReport:
         ],
     }
     if any(problems.values()):
-        said = "; ".join(f"{len(keys)} {problem}: {listed(keys, 4)}" for problem, keys in problems.items() if keys)
+        lists = "; ".join(f"{len(keys)} {problem}: {listed(keys, 4)}" for problem, keys in problems.items() if keys)
         raise WeightsFileError(
-            f"{weights.files[0]} does not hold the weights of backbone {net.name!r}: {said}. Ask for the backbone that "
-            "they are of, or give other weights."
+            f"{weights.files[0]} does not hold the weights of backbone {net.name!r}: {lists}. Ask for the backbone of "
+            "these weights, or give others."
         )
+    view, mean, std = weights.view or net.view, weights.triple("mean", net.mean), weights.triple("std", net.std)
     net.core.load_state_dict(own | found)
-    net.view = weights.view or net.view
-    net.mean = weights.triple("mean", net.mean)
-    net.std = weights.triple("std", net.std)
+    net.view, net.mean, net.std = view, mean, std
     net.weights = weights.digest
-    return LoadReport(weights.files, weights.digest, len(found), dropped, weights.about)
 
 
-def _under_own_keys(weights: Weights, own: dict[str, Tensor]) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """The tensors under the network's keys, and the keys of a classifier, dropped."""
+def _under_own_keys(weights: Weights, own: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors under the network's own keys, without those of a classifier."""
     found: dict[str, Tensor] = {}
-    dropped = []
     for key, tensor in weights.tensors.items():
         wrapped = None if key in own else _WRAPPERS.match(key)
         name = key[wrapped.end() :] if wrapped else key
         if name not in own and name.startswith(_HEADS):
-            dropped.append(key)
-        elif name in found:
-            raise WeightsFileError(f"{weights.files[0]} has two tensors for {name!r}: it holds more than one network.")
-        else:
-            found[name] = tensor
-    return found, tuple(dropped)
+            continue
+        if name in found:
+            raise WeightsFileError(
+                f"{weights.files[0]} has two tensors for {shown(name)}: it holds more than one network."
+            )
+        found[name] = tensor
+    return found
 
 
 def save_weights(
@@ -138,11 +112,11 @@ def save_weights(
     Parameters
     ----------
     net : Network
-        What ``network`` gave.
+        As ``network`` makes it.
     path : str or Path
-        Ends in .safetensors. What was saved under this name before, in one file or in shards, is replaced.
+        Ends in .safetensors. A file or shards that were saved under this name before are replaced.
     about : dict of str
-        What else the file should say about itself, such as the recipe and the data.
+        Further metadata, such as the recipe and the data.
     view, mean, std : optional
         The part of an image to see, and the normalisation; left out, the network's own.
     half : bool
@@ -156,8 +130,8 @@ def save_weights(
         The files that were written.
     """
     path = Path(path)
-    if path.suffix != SUFFIX:
-        raise WeightsFileError(f"{path} must end in {SUFFIX}, the only format of weights that is written.")
+    if path.suffix != SAFETENSORS:
+        raise WeightsFileError(f"{path} must end in {SAFETENSORS}, the only format of weights that is written.")
     tensors = {key: _stored(value, half) for key, value in net.core.state_dict().items() if value.is_floating_point()}
     own = {
         "backbone": net.name,
@@ -171,16 +145,12 @@ def save_weights(
         raise InputError(f"about has {listed(sorted(clash))}, which save_weights writes itself. Leave that out of it.")
     shards = _shards(tensors, max_bytes)
     files = (path,) if len(shards) == 1 else shard_names(path, len(shards))
-    try:
+    with writing(path, error=WeightsFileError):
         for file, shard in zip(files, shards, strict=True):
             with replacing(file) as temporary:
                 temporary.write_bytes(_serialised(shard, own | about))
         for old in {path, *chain.from_iterable(shards_of(path).values())}.difference(files):
             old.unlink(missing_ok=True)
-    except OSError as error:
-        raise WeightsFileError(
-            f"{path} cannot be written: {error.strerror or error}. Check the directory, its permissions and its space."
-        ) from error
     return files
 
 

@@ -1,4 +1,4 @@
-"""What every network of this library can do."""
+"""The base class of networks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from a2lp.checks import shown
 from a2lp.errors import InputError
 from a2lp.images.view import View
 
@@ -29,7 +30,7 @@ class Network(nn.Module, ABC):  # type: ignore[misc]
     name : str
         What ``network`` calls it.
     options : dict
-        With which options it was made, so that saved weights can say so.
+        The options it was made with, which are saved with its weights.
     dim : int
         How many features come out.
     view : View
@@ -72,7 +73,7 @@ class Network(nn.Module, ABC):  # type: ignore[misc]
 def share(option: str, rate: float) -> float:
     """A share of things to drop, checked."""
     if not 0 <= rate < 1:
-        raise InputError(f"{option}={rate!r} is a share of what is dropped; it must be at least 0 and less than 1.")
+        raise InputError(f"{option}={shown(rate)} is a share of what is dropped; it must be at least 0 and below 1.")
     return rate
 
 

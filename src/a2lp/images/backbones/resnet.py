@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from a2lp.checks import require_flag
 from a2lp.images.backbones.network import Network, initialise, share
 from a2lp.images.view import View
 
@@ -30,6 +31,7 @@ def resnet12_512(dropout: float = 0.0, drop_block: float = 0.0, ceil_pool: bool 
 
     It was trained on images of 84 pixels without a crop; ``ceil_pool`` is how its second version pools odd sizes.
     """
+    require_flag("ceil_pool", ceil_pool, "It is how half of an odd size is rounded.")
     net = ResNet12((64, 128, 256, 512), dropout, drop_block, ceil_pool)
     net.view = View(84, 84)
     return net

@@ -1,6 +1,6 @@
-"""What files of weights hold: safetensors, and the checkpoints that papers published.
+"""Files of weights: safetensors, and the checkpoints that papers published.
 
-They are read without running anything that a file says:
+They are read without running any code in them:
 
 - ``.safetensors``, in one file or in shards ``NAME-00001-of-00002.safetensors``;
 - a pickled state dict (LR+ICI's and iLPC's ``res12_*.pth.tar``), or one under ``state_dict`` (LR+ICI's second
@@ -10,42 +10,29 @@ They are read without running anything that a file says:
 from __future__ import annotations
 
 import hashlib
-import json
-import pickle
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from a2lp.checks import listed, shown
 from a2lp.errors import InputError, WeightsFileError
-from a2lp.features.common import listed
+from a2lp.files import exists, parse_json
 from a2lp.images.backbones.network import Triple
 from a2lp.images.view import View
+from a2lp.torch_files import SAFETENSORS, read_checkpoint, read_safetensors
 
-SUFFIX = ".safetensors"
 _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
 
 # LR+ICI's second version, known by how it spells its classifier, rounds odd sizes up where the first rounds down
 _LR_ICI_2 = {"backbone": "resnet12_512", "options": '{"ceil_pool": true}'}
 
-# accuracies that training wrote beside the weights are NumPy's numbers
-_SCALAR = np.float64(0).__reduce__()[0]
-_NUMBERS = [
-    (_SCALAR, "numpy.core.multiarray.scalar"),
-    (_SCALAR, "numpy._core.multiarray.scalar"),
-    np.dtype,
-    *(type(np.dtype(kind)) for kind in ("float64", "float32", "int64")),
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """What a file holds.
+    """The content of a file of weights.
 
     Attributes
     ----------
@@ -56,7 +43,7 @@ class Weights:
     tensors : dict
         Under the keys of the file.
     about : dict
-        What the file says about itself.
+        The file's metadata.
     """
 
     files: tuple[Path, ...]
@@ -66,52 +53,55 @@ class Weights:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options that the network was made with; none where the file does not say."""
-        options = self._said("options", {})
+        """The options that the network was made with; none where the metadata has none."""
+        options = self._metadata("options", {})
         if not isinstance(options, dict):
-            raise self._unusable("options")
+            raise self.unusable("options")
         return options
 
     @property
     def view(self) -> View | None:
-        """The view, where the file says which."""
+        """The view, where the metadata has one."""
         try:
             return View.parse(self.about["view"]) if "view" in self.about else None
         except InputError as error:
-            raise self._unusable("view") from error
+            raise self.unusable("view") from error
 
     def triple(self, key: str, default: Triple) -> Triple:
-        """``mean`` or ``std``; the default where the file does not say."""
+        """``mean`` or ``std``; the default where the metadata has none."""
         try:
-            a, b, c = map(float, self._said(key, default))
+            a, b, c = map(float, self._metadata(key, default))
         except (TypeError, ValueError) as error:
-            raise self._unusable(key) from error
+            raise self.unusable(key) from error
+        if key == "std" and min(a, b, c) <= 0:
+            raise self.unusable(key)
         return a, b, c
 
     def check_backbone(self, name: str) -> None:
         """Refuse the weights of another backbone."""
-        said = self.about.get("backbone", name)
-        if said != name:
+        own = self.about.get("backbone", name)
+        if own != name:
             raise WeightsFileError(
-                f"{self.files[0]} holds weights of backbone {said!r}, not of {name!r}. Ask for backbone {said!r}, or "
-                "give other weights."
+                f"{self.files[0]} holds weights of backbone {shown(own)}, not of {name!r}. Ask for backbone "
+                f"{shown(own)}, or give other weights."
             )
 
-    def _said(self, key: str, default: Any) -> Any:
-        try:
-            return json.loads(self.about[key]) if key in self.about else default
-        except ValueError as error:
-            raise self._unusable(key) from error
-
-    def _unusable(self, key: str) -> WeightsFileError:
+    def unusable(self, key: str) -> WeightsFileError:
+        """The error for an entry of the metadata that cannot be used."""
         return WeightsFileError(
-            f"{self.files[0]}: its metadata says {key} = {self.about[key]!r}, which cannot be used. Fetch or make the "
-            "file again."
+            f"{self.files[0]}: its metadata says {key} = {shown(self.about[key])}, which cannot be used. Fetch or make "
+            "the file again."
         )
+
+    def _metadata(self, key: str, default: Any) -> Any:
+        try:
+            return parse_json(self.about[key], key) if key in self.about else default
+        except InputError as error:
+            raise self.unusable(key) from error
 
 
 def read_weights(path: str | Path) -> Weights:
-    """What a file of weights holds; all shards, where it comes in shards.
+    """Read a file of weights; all shards, where it comes in shards.
 
     Raises
     ------
@@ -119,24 +109,26 @@ def read_weights(path: str | Path) -> Weights:
         For a file that is absent, carries code, or is damaged.
     """
     files = _files(Path(path))
-    try:
-        digest = _digest(files)
-        if files[0].suffix == SUFFIX:
-            tensors, about = _read_safetensors(files)
-        else:
-            tensors = _read_checkpoint(files[0])
-            about = dict(_LR_ICI_2) if any("clasifier." in key for key in tensors) else {}
-    except WeightsFileError:
-        raise
-    except OSError as error:
-        raise WeightsFileError(f"{path} cannot be read: {error.strerror or error}. Check its permissions.") from error
-    return Weights(files, digest, tensors, about)
+    tensors: dict[str, Tensor] = {}
+    about: dict[str, str] = {}
+    if files[0].suffix == SAFETENSORS:
+        for file in files:
+            shard, known = read_safetensors(file, f"a {SAFETENSORS} file")
+            if file != files[0] and known != about:
+                raise WeightsFileError(
+                    f"{file} and {files[0].name} were not saved together. Fetch or make all {len(files)} shards again."
+                )
+            tensors, about = tensors | shard, known
+    else:
+        tensors = _state_dict(files[0])
+        about = dict(_LR_ICI_2) if any("clasifier." in key for key in tensors) else {}
+    return Weights(files, _digest(files), tensors, about)
 
 
 def shard_names(path: Path, total: int) -> tuple[Path, ...]:
     """The names of the shards of weights that are saved as ``path``."""
-    stem = path.name.removesuffix(SUFFIX)
-    return tuple(path.with_name(f"{stem}-{i + 1:05}-of-{total:05}{SUFFIX}") for i in range(total))
+    stem = path.name.removesuffix(SAFETENSORS)
+    return tuple(path.with_name(f"{stem}-{i + 1:05}-of-{total:05}{SAFETENSORS}") for i in range(total))
 
 
 def shards_of(path: Path) -> dict[int, set[Path]]:
@@ -144,7 +136,7 @@ def shards_of(path: Path) -> dict[int, set[Path]]:
     found: dict[int, set[Path]] = {}
     for file in path.parent.iterdir() if path.parent.is_dir() else ():
         match = _SHARD.fullmatch(file.name)
-        if match and match[1] == path.name.removesuffix(SUFFIX):
+        if match and match[1] == path.name.removesuffix(SAFETENSORS):
             found.setdefault(int(match[3]), set()).add(file)
     return found
 
@@ -153,20 +145,20 @@ def _files(path: Path) -> tuple[Path, ...]:
     """The file that a path names, or all its shards."""
     if match := _SHARD.fullmatch(path.name):
         files = shard_names(path.with_name(match[1]), int(match[3]))
-    elif path.is_file():
+    elif exists(path) and not path.is_dir():
         return (path,)
     elif totals := sorted(shards_of(path)):
         if len(totals) > 1:
-            said = " and ".join(map(str, totals))
-            raise WeightsFileError(f"{path} was saved in {said} shards. Name the first shard of those that you mean.")
+            numbers = " and ".join(map(str, totals))
+            raise WeightsFileError(f"{path} was saved in {numbers} shards. Name the first shard of those you want.")
         files = shard_names(path, totals[0])
     else:
-        found = "is a directory" if path.is_dir() else "does not exist"
+        found = "is a folder" if path.is_dir() else "does not exist"
         raise WeightsFileError(
-            f"{path} {found}; expected a file of weights: {SUFFIX} (or the name that its shards have in common), "
+            f"{path} {found}; expected a file of weights: {SAFETENSORS} (or the name that its shards have in common), "
             ".pth, .tar, .pt."
         )
-    missing = [file.name for file in files if not file.is_file()]
+    missing = [file.name for file in files if not file.exists()]
     if missing or not files:
         raise WeightsFileError(
             f"{path} has {len(files)} shards, and {listed(missing)} cannot be found in {path.parent}. Put all of them "
@@ -184,40 +176,9 @@ def _digest(files: tuple[Path, ...]) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def _read_safetensors(files: tuple[Path, ...]) -> tuple[dict[str, Tensor], dict[str, str]]:
-    tensors: dict[str, Tensor] = {}
-    about: dict[str, str] = {}
-    for file in files:
-        try:
-            with safe_open(file, framework="pt") as content:
-                known = content.metadata() or {}
-                tensors |= {key: content.get_tensor(key) for key in content.keys()}  # noqa: SIM118
-        except SafetensorError as error:
-            raise _damaged(file, f"a {SUFFIX} file", error) from error
-        if file != files[0] and known != about:
-            raise WeightsFileError(
-                f"{file} and {files[0].name} were not saved together. Fetch or make all {len(files)} shards again."
-            )
-        about = known
-    return tensors, about
-
-
-def _read_checkpoint(path: Path) -> dict[str, Tensor]:
+def _state_dict(path: Path) -> dict[str, Tensor]:
     """The state dict of a pickled checkpoint."""
-    try:
-        with torch.serialization.safe_globals(_NUMBERS):
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        if asked := re.search(r"GLOBAL (\w+\.[\w.]+)", str(error)):
-            raise WeightsFileError(
-                f"{path} is refused: it asks for {asked[1]}, and a checkpoint that carries code could do anything on "
-                f"this computer. If you trust where it comes from, open it yourself and save its tensors as {SUFFIX}."
-            ) from error
-        raise _damaged(path, "a checkpoint that torch.save wrote", error) from error
-    except OSError:
-        raise
-    except Exception as error:  # on a damaged file, torch raises whatever it stumbles over
-        raise _damaged(path, "a checkpoint that torch.save wrote", error) from error
+    content = read_checkpoint(path, "a checkpoint that torch.save wrote", "Fetch or make it again.")
     for wrapper in ("state_dict", "state"):
         if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
             content = content[wrapper]
@@ -227,12 +188,3 @@ def _read_checkpoint(path: Path) -> dict[str, Tensor]:
             f"{path}: expected a state dict {{key: tensor}}, alone or under `state_dict` or `state`; found {found}."
         )
     return {str(key): tensor for key, tensor in content.items()}
-
-
-def _damaged(path: Path, expected: str, error: Exception) -> WeightsFileError:
-    # torch puts advice before and after what it stumbled over
-    reason = re.sub(r".*WeightsUnpickler error: |Please (file|use).*|Check the doc.*", "", " ".join(str(error).split()))
-    return WeightsFileError(
-        f"{path} cannot be read: expected {expected}, found something else or one that is cut short "
-        f"({type(error).__name__}: {reason[:200].strip()}). Fetch or make it again."
-    )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from a2lp.checks import shown
 from a2lp.errors import InputError
 from a2lp.images.backbones.network import Network, initialise, share
 from a2lp.images.view import View
@@ -36,7 +37,7 @@ class WideResNet(Network):
     def __init__(self, stem_stride: int, dropout: float) -> None:
         super().__init__()
         if stem_stride not in (1, 2):
-            raise InputError(f"stem_stride={stem_stride!r} must be 1 (as published) or 2.")
+            raise InputError(f"stem_stride={shown(stem_stride)} must be 1 (as published) or 2.")
         self.conv1 = nn.Conv2d(3, 16, 3, stride=stem_stride, padding=1, bias=False)
         self.block1 = WideBlock(16, 160, 1, dropout)
         self.block2 = WideBlock(160, 320, 2, dropout)

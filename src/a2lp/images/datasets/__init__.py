@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from a2lp.images.datasets.layouts import load
-from a2lp.images.datasets.resize import read_resized
-from a2lp.images.datasets.sets import ImageSet
+from a2lp.images.datasets.image_set import ImageSet
+from a2lp.images.datasets.loading import load
 from a2lp.images.datasets.sources import Source
 from a2lp.images.datasets.splits import Standard, standard
 
-__all__ = ["ImageSet", "Source", "Standard", "load", "read_resized", "standard"]
+__all__ = ["ImageSet", "Source", "Standard", "load", "standard"]

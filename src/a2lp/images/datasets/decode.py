@@ -1,4 +1,4 @@
-"""From the bytes of an image file to RGB pixels, and what is wrong where that fails."""
+"""From the bytes of an image file to RGB pixels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 
 
 def decode(encoded: bytes | memoryview, file: str) -> Pixels:
-    """The pixels of an encoded image as uint8 (h, w, 3), turned as its EXIF orientation says.
+    """The pixels of an encoded image as uint8 (h, w, 3), rotated by its EXIF orientation.
 
     Parameters
     ----------

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections import Counter
+from collections import Counter, deque
 from pathlib import Path
 from typing import NamedTuple
 
+from a2lp.checks import listed, shown
 from a2lp.errors import A2LPWarning, DatasetError
+from a2lp.files import read_text
 from a2lp.images.datasets.decode import EXTENSIONS, UNREAD
-from a2lp.images.datasets.found import Found, layout_error
+from a2lp.images.datasets.layouts import ImageTable, layout_error
 from a2lp.images.datasets.sources import Files
 from a2lp.images.datasets.splits import SPLITS, Standard
 
@@ -27,25 +29,35 @@ class Listing(NamedTuple):
         Sorted paths under the root that was given.
     others : Counter
         How many other files, by extension; hidden ones do not count.
+    repeated : list of str
+        Links to folders that were listed already, which are not listed again.
     """
 
     images: list[str]
     others: Counter[str]
+    repeated: list[str]
 
     def warn_of_unread(self, folder: Path) -> None:
-        """Say so where pictures are among the others: nobody expects them to be left out."""
+        """Warn of pictures that were left out: of kinds that are not read, or in folders that were listed already."""
         unread = {kind: count for kind, count in sorted(self.others.items()) if kind in UNREAD}
         if unread:
             warnings.warn(
-                f"{sum(unread.values())} pictures in {folder} are of kinds that are not read and were passed over: "
+                f"{sum(unread.values())} pictures in {folder} are of kinds that are not read and were left out: "
                 f"{', '.join(f'{count} {kind}' for kind, count in unread.items())}. Convert them to JPEG or PNG.",
+                A2LPWarning,
+                stacklevel=2,
+            )
+        if self.repeated:
+            warnings.warn(
+                f"{len(self.repeated)} links in {folder} lead to folders that are listed already and were left out: "
+                f"{listed(self.repeated, 5)}. Copy the images if they should count twice.",
                 A2LPWarning,
                 stacklevel=2,
             )
 
 
-def find_folders(root: Path, split: str | None, standard: Standard | None) -> Found | None:
-    """Read class folders, or a folder of images; None where there is no image."""
+def find_folders(root: Path, split: str | None, standard: Standard | None) -> ImageTable | None:
+    """Read class folders, or a folder of images; None where there are no images."""
     if not root.is_dir():
         return None
     top = _class_root(root, standard)
@@ -65,53 +77,72 @@ def find_folders(root: Path, split: str | None, standard: Standard | None) -> Fo
             )
     source = Files(root, paths)
     if flat:
-        return Found(source, paths, None)
+        return ImageTable(source, paths, None)
     if apart:
-        return Found(source, paths, [part[1] for part in parts], [part[0] for part in parts])
+        return ImageTable(source, paths, [part[1] for part in parts], [part[0] for part in parts])
     classes = [part[0] for part in parts]
-    return Found(source, paths, classes, _listed_splits(root, top, classes, standard))
+    return ImageTable(source, paths, classes, _listed_splits(root, top, classes, standard))
 
 
 def image_files(root: Path, folder: Path) -> Listing:
-    """What lies under a folder; links are followed, but never into a folder that they lie in."""
-    found = Listing([], Counter())
-
-    def walk(directory: Path, above: frozenset[str]) -> None:
+    """What lies under a folder. Links to folders are followed, but no folder is listed twice."""
+    listing = Listing([], Counter(), [])
+    folders, links = deque([folder]), deque[Path]()
+    seen: set[str] = set()
+    while folders or links:
+        directory = folders.popleft() if folders else links.popleft()  # a folder's own name comes before a link to it
         real = os.path.realpath(directory)
-        if real in above:
-            return
-        with os.scandir(directory) as entries:
-            here = [entry for entry in entries if not entry.name.startswith(".")]
-        for entry in here:
-            if entry.is_dir():
-                walk(Path(entry.path), above | {real})
+        if real in seen:
+            listing.repeated.append(_key(root, directory))
+            continue
+        seen.add(real)
+        for entry in _entries(directory):
+            if _is_folder(entry):
+                (links if entry.is_symlink() else folders).append(Path(entry.path))
             elif _is_image(entry):
-                found.images.append(_key(root, entry.path))
+                listing.images.append(_key(root, Path(entry.path)))
             else:
-                found.others[Path(entry.name).suffix.lower()] += 1
+                listing.others[Path(entry.name).suffix.lower()] += 1
+    listing.images.sort(key=lambda path: path.split("/"))
+    return listing
 
-    walk(folder, frozenset())
-    found.images.sort(key=lambda path: path.split("/"))
-    return found
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """What a folder holds, by name; hidden entries are left out."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
+    except OSError as error:
+        raise DatasetError(f"{folder} cannot be read: {error.strerror}. Check its permissions.") from error
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
 
 
 def _is_image(entry: os.DirEntry[str]) -> bool:
-    """Whether it is called an image; a link to nowhere is, so that it is named when it cannot be read."""
-    there = entry.is_file() or (entry.is_symlink() and not Path(entry.path).exists())
-    return there and "." + entry.name.rpartition(".")[2].lower() in EXTENSIONS
+    """Whether it has the name of an image; a link to nowhere has, so that it is named when it cannot be read."""
+    try:
+        present = entry.is_file() or (entry.is_symlink() and not Path(entry.path).exists())
+    except OSError:
+        present = True
+    return present and "." + entry.name.rpartition(".")[2].lower() in EXTENSIONS
 
 
-def _key(root: Path, path: str) -> str:
-    key = Path(path).relative_to(root).as_posix()
+def _key(root: Path, path: Path) -> str:
+    key = path.relative_to(root).as_posix()
     try:
         key.encode()
     except UnicodeError:
-        raise DatasetError(f"the file {path!r} has a name that is not UTF-8. Rename it.") from None
+        raise DatasetError(f"the file {str(path)!r} has a name that is not UTF-8. Rename it.") from None
     return key
 
 
 def _class_root(root: Path, standard: Standard | None) -> Path:
-    """Step into ``CUB_200_2011/images`` and the like, where that is all there is or the dataset says so."""
+    """Step into ``CUB_200_2011/images`` and the like, if there are no other images or the dataset is known."""
     top = root
     for name in _INSIDE:
         if (top / name).is_dir() and (standard is not None or not _images_beside(top, name)):
@@ -121,17 +152,14 @@ def _class_root(root: Path, standard: Standard | None) -> Path:
 
 def _has_folders(folder: Path) -> bool:
     """Whether ``train`` holds classes; CIFAR-100 has a class of that name, which holds images."""
-    return folder.is_dir() and any(entry.is_dir() for entry in _entries(folder))
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    with os.scandir(folder) as entries:
-        return [entry for entry in entries if not entry.name.startswith(".")]
+    return folder.is_dir() and any(map(_is_folder, _entries(folder)))
 
 
 def _images_beside(top: Path, name: str) -> bool:
     beside = [entry for entry in _entries(top) if entry.name != name]
-    return any(_is_image(entry) or (entry.is_dir() and image_files(top, Path(entry.path)).images) for entry in beside)
+    return any(
+        _is_image(entry) or (_is_folder(entry) and image_files(top, Path(entry.path)).images) for entry in beside
+    )
 
 
 def _listed_splits(root: Path, top: Path, classes: list[str], standard: Standard | None) -> list[str] | None:
@@ -140,17 +168,16 @@ def _listed_splits(root: Path, top: Path, classes: list[str], standard: Standard
     if top == root or not folder.is_dir() or (standard is not None and standard.name != "cifar_fs"):
         return None
     lists = {split: folder / f"{split}.txt" for split in SPLITS}
-    split_of = {name: split for split, path in lists.items() if path.is_file() for name in _words(path)}
+    expected = "a list of class names"
+    split_of = {
+        name: split
+        for split, path in lists.items()
+        if path.is_file()
+        for name in read_text(path, expected, DatasetError).split()
+    }
     unknown = sorted(set(classes) - set(split_of))
     if unknown:
         raise DatasetError(
-            f"{folder}: its lists do not name the class folder {unknown[0]!r} of {top}. Complete them, or remove it."
+            f"{folder}: its lists do not name the class folder {shown(unknown[0])} of {top}. Add it, or remove it."
         )
     return [split_of[name] for name in classes]
-
-
-def _words(path: Path) -> list[str]:
-    try:
-        return path.read_text("utf-8").split()
-    except (OSError, UnicodeError) as error:
-        raise DatasetError(f"{path} cannot be read as a list of class names ({error}). Fetch it again.") from error

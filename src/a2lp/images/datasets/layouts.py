@@ -1,199 +1,133 @@
-"""``load``: from a folder, a file or some packs to an ``ImageSet``, whichever way people keep these datasets."""
+"""Layouts of datasets on disk: the images that are read from one, and the error that shows the known layouts."""
 
 from __future__ import annotations
 
-import glob
-import os
-import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from a2lp.errors import A2LPError, A2LPWarning, DatasetError, UnknownNameError
-from a2lp.images.datasets.csvs import find_csvs
-from a2lp.images.datasets.folders import find_folders
-from a2lp.images.datasets.found import Found, layout_error
-from a2lp.images.datasets.packs import find_packs
-from a2lp.images.datasets.pickles import find_cifar100, find_pickles
-from a2lp.images.datasets.sets import ImageSet
-from a2lp.images.datasets.sources import selected
-from a2lp.images.datasets.splits import TITLES, Standard, check_split, standard
-
-NDArray = np.ndarray[Any, Any]
-PathLike = str | Path
+from a2lp.errors import DatasetError
+from a2lp.images.datasets.sources import Source, joined
+from a2lp.images.datasets.splits import Standard
 
 
-def load(path: PathLike | Sequence[PathLike], split: str | None = None, *, dataset: str | None = None) -> ImageSet:
-    """Find the images of a dataset on disk.
+@dataclass(frozen=True)
+class ImageTable:
+    """The images of a dataset as its layout on disk gives them, one to a row.
 
-    Parameters
+    Attributes
     ----------
-    path : str, Path or a sequence of them
-        A folder in one of the layouts below, or packs: one .npz, several, or a pattern such as ``cub_*.npz``.
-    split : {"train", "val", "test"}, optional
-        Left out, all images.
-    dataset : str, optional
-        mini_imagenet, tiered_imagenet, cub, cub_easyfsl, cifar_fs or fc100. With it, classes and splits are held
-        against the standard ones. Needed where the folder itself has no splits and one is asked for.
-
-    Returns
-    -------
-    ImageSet
-        Only listed: images are decoded when they are read.
-
-    Raises
-    ------
-    DatasetError
-        For a layout that is not known; the message shows what was expected and what is there.
-
-    Warns
-    -----
-    A2LPWarning
-        Where classes of the standard split are missing.
-
-    Notes
-    -----
-    Layouts: class folders, alone or in train, val and test; ``images`` with train.csv, val.csv and test.csv;
-    ``CUB_200_2011``; CIFAR-FS as ``data`` and ``splits``; the pickles of miniImageNet, tieredImageNet, CIFAR-FS,
-    FC100 and CIFAR-100; packs; and a folder of images, which has no labels.
+    source : Source
+        Their pixels.
+    files : sequence of str
+        Their keys.
+    classes : sequence of str or None
+        The class name of each.
+    splits : sequence of str or None
+        The split of each, where the layout has splits.
+    standard_names : bool
+        Whether classes are named as the standard splits name them, so that the two can be compared.
     """
-    check_split(split)
-    known = None if dataset is None else standard(dataset)
-    root, name, found = _find(path, split, known)
-    rows = _rows(root, found, split, known)
-    if not len(rows):
-        raise layout_error(root, f"there are no images of the split {split!r}.", known)
-    name = name if known is None else known.name
-    labels, classes = None, None
-    if found.classes is not None:
-        classes = tuple(sorted({found.classes[row] for row in rows.tolist()}))
-        position = {label: i for i, label in enumerate(classes)}
-        labels = np.array([position[found.classes[row]] for row in rows.tolist()], dtype=np.int64)
-    return ImageSet(
-        name=name if split is None else f"{name}_{split}",
-        labels=labels,
-        classes=classes,
-        files=tuple(found.files[row] for row in rows.tolist()),
-        source=selected(found.source, rows),
+
+    source: Source
+    files: Sequence[str]
+    classes: Sequence[str] | None
+    splits: Sequence[str] | None = None
+    standard_names: bool = True
+
+
+def join(tables: Sequence[ImageTable], splits: Sequence[str] | None) -> ImageTable:
+    """Several tables one after the other, with these splits."""
+    return ImageTable(
+        joined([table.source for table in tables], [len(table.files) for table in tables]),
+        [file for table in tables for file in table.files],
+        [name for table in tables for name in table.classes or ()],
+        splits,
+        all(table.standard_names for table in tables),
     )
 
 
-def _find(path: PathLike | Sequence[PathLike], split: str | None, known: Standard | None) -> tuple[Path, str, Found]:
-    """The folder or file that a message names, what the set is called, and what is there."""
-    packs = _packs(path)
-    if packs:
-        found = find_packs(packs, known)
-        if found is None:
-            raise DatasetError(f"{packs[0]} is no pack: it lacks data, offsets, labels or classes. Make it again.")
-        root = packs[0] if len(packs) == 1 else packs[0].parent
-        common = os.path.commonprefix([pack.stem for pack in packs])  # noqa: RUF071 of letters, not of folders
-        return root, common.rstrip("_") or root.name, found
-    root = Path(str(path))
-    if not root.exists():
-        raise layout_error(root, "there is no such folder.", known or _benchmark(root.name))
+_CIFAR = (
+    "data/apple/*.png, data/aquarium_fish/*.png, ...",
+    "train, test, meta                       the pickles of cifar-100-python",
+)
+
+
+def _class_folders(train: str, val: str, test: str) -> str:
+    return f"train/{train}/*.jpg, ...\nval/{val}/*.jpg, ...\ntest/{test}/*.jpg, ..."
+
+
+_PACKS = "*.npz                                   packs: data, offsets, labels, classes, names, split"
+
+TREES: dict[str, tuple[str, ...]] = {
+    "mini_imagenet": (
+        "images/n0153282900000005.jpg, ...\ntrain.csv, val.csv, test.csv            columns filename,label",
+        _class_folders("n01532829", "n01855672", "n01930112"),
+        "mini-imagenet-cache-{train,val,test}.pkl",
+        "miniImageNet_category_split_{train_phase_train,val,test}.pickle",
+        _PACKS,
+    ),
+    "tiered_imagenet": (
+        "{train,val,test}_images_png.pkl\n{train,val,test}_labels.pkl",
+        _class_folders("n01530575", "n02099267", "n03314780"),
+        "n01530575/*.JPEG, ...                   ImageNet's own training folders",
+        _PACKS,
+    ),
+    "cub": (
+        "CUB_200_2011/images/001.Black_footed_Albatross/*.jpg, ...",
+        "001.Black_footed_Albatross/*.jpg, ...",
+        _PACKS,
+    ),
+    "cifar_fs": (
+        f"{_CIFAR[0]}\nsplits/bertinetto/{{train,val,test}}.txt",
+        "CIFAR_FS_{train,val,test}.pickle",
+        _CIFAR[1],
+        _class_folders("apple", "beaver", "baby"),
+        _PACKS,
+    ),
+    "fc100": (_CIFAR[0], "FC100_{train,val,test}.pickle", _CIFAR[1], _class_folders("apple", "bear", "baby"), _PACKS),
+}
+TREES["cub_easyfsl"] = TREES["cub"]
+ANY = (
+    "CLASS/*.jpg, ...                        a folder for each class",
+    _class_folders("CLASS", "CLASS", "CLASS"),
+    "*.jpg, ...                              images without labels",
+    "images/*.jpg, ...\ntrain.csv, val.csv, test.csv            columns filename,label",
+    _PACKS,
+)
+
+
+def layout_error(root: Path, problem: str, standard: Standard | None) -> DatasetError:
+    """The error for a folder that is not laid out as expected; its message shows both trees."""
+    title = "images" if standard is None else standard.title
+    trees = ANY if standard is None else TREES[standard.name]
+    expected = "\n  or\n".join("\n".join(f"    {line}" for line in tree.splitlines()) for tree in trees)
+    known = f" Or name one of the datasets {', '.join(TREES)}, which are also read from their pickles."
+    return DatasetError(
+        f"{root}: {problem}\nExpected for {title}:\n{expected}\nFound:\n{listing(root)}\n"
+        f"Give the folder that holds these.{known if standard is None else ''}"
+    )
+
+
+def listing(root: Path, most: int = 10) -> str:
+    """The first entries of a folder, and the first of each folder in it."""
     if not root.is_dir():
-        raise layout_error(root, "it is a file; expected a folder or an .npz pack.", known)
+        return f"    {'a file' if root.exists() else 'nothing of that name'}"
+    names = _names(root)
+    lines = []
+    for name in names[:most]:
+        if name.endswith("/"):
+            inside = _names(root / name)
+            name += f"  ({len(inside)} inside: {', '.join(inside[:3])}{', ...' * (len(inside) > 3)})"
+        lines.append(f"    {name}")
+    if len(names) > most:
+        lines.append(f"    and {len(names) - most} more")
+    return "\n".join(lines) or "    an empty folder"
+
+
+def _names(folder: Path) -> list[str]:
+    """The entries of a folder, folders with a slash; none where it cannot be read."""
     try:
-        found = (
-            find_csvs(root, split, known)
-            or find_pickles(root, split, known)
-            or find_cifar100(root)
-            or find_packs(sorted(root.glob("*.npz")), known)
-            or find_folders(root, split, known)
-        )
-    except A2LPError:
-        raise
-    except OSError as error:
-        raise DatasetError(f"{error.filename} cannot be read: {error.strerror}. Check its permissions.") from error
-    if found is None:
-        raise layout_error(root, "no images were found.", known)
-    return root, root.resolve().name, found
-
-
-def _packs(path: PathLike | Sequence[PathLike]) -> list[Path]:
-    """The .npz files that were named, one by one or by a pattern; none where a folder was."""
-    if not isinstance(path, str | Path):
-        paths = [Path(one) for one in path]
-    elif glob.has_magic(str(path)) and not Path(path).exists():
-        paths = sorted(Path(match) for match in glob.glob(str(path)))  # noqa: PTH207 the pattern may be absolute
-        if not paths:
-            raise DatasetError(f"no file matches {path}. Give the pattern of some .npz packs, or a folder.")
-    else:
-        paths = [Path(path)] if Path(path).suffix == ".npz" else []
-        if not paths:
-            return []
-    wrong = [one for one in paths if one.suffix != ".npz" or not one.is_file()]
-    if wrong or not paths:
-        name = wrong[0] if wrong else "an empty list"
-        raise DatasetError(f"{name} is no .npz file; several paths at once must be packs. Or give one folder.")
-    return paths
-
-
-def _benchmark(name: str) -> Standard | None:
-    try:
-        return standard(name)
-    except UnknownNameError:
-        return None
-
-
-def _rows(root: Path, found: Found, split: str | None, known: Standard | None) -> NDArray:
-    """The rows of a split: by the layout's own word, or by the standard class lists where it has none."""
-    every = np.arange(len(found.files))
-    if found.classes is None:
-        if split is None and known is None:
-            return every
-        raise layout_error(root, "its images lie in no class folders, so nothing tells their classes.", known)
-    if found.splits is not None:
-        if known is not None:
-            _compare(root, found, found.splits, known)
-        rows = every if split is None else np.flatnonzero(np.array(found.splits) == split)
-    elif known is not None:
-        wanted = set(known.split_of()) if split is None else set(known.classes[split])
-        rows = np.flatnonzero([name in wanted for name in found.classes])
-        if not len(rows):
-            example = sorted(set(found.classes))[0]
-            raise layout_error(
-                root, f"none of its classes (such as {example!r}) is a {split or ''} class of {known.title}.", known
-            )
-    elif split is None:
-        rows = every
-    else:
-        raise layout_error(
-            root,
-            f"it has no splits of its own, so which classes are {split!r} is not known. Name the dataset, one of "
-            f"{', '.join(TITLES)}, or load it without a split.",
-            None,
-        )
-    if known is not None and split is not None:
-        _warn_missing(root, {found.classes[row] for row in rows.tolist()}, found.standard_names, split, known)
-    return rows
-
-
-def _compare(root: Path, found: Found, splits: Sequence[str], known: Standard) -> None:
-    """Refuse a split that is not the standard one: tables would compare what cannot be compared."""
-    split_of = known.split_of()
-    pairs = set(zip(found.classes or (), splits, strict=True)) if found.standard_names else set()
-    for name, split in sorted(pairs):
-        if split_of.get(name) != split:
-            right = f"is a {split_of[name]} class" if name in split_of else "is no class"
-            raise layout_error(
-                root,
-                f"class {name!r} is in {split} here and {right} of {known.title}. Leave the dataset out to use the "
-                "splits that are here, or give the folder of its class folders to use the standard ones.",
-                known,
-            )
-
-
-def _warn_missing(root: Path, there: set[str], standard_names: bool, split: str, known: Standard) -> None:
-    expected = known.classes[split]
-    missing = [name for name in expected if name not in there] if standard_names else []
-    if missing or len(there) != len(expected):
-        which = f": {', '.join(missing[:3])}{', ...' * (len(missing) > 3)} missing" if missing else ""
-        warnings.warn(
-            f"{root} has {len(there)} of the {len(expected)} {split} classes of {known.title}{which}. Results on it "
-            "cannot be compared with others.",
-            A2LPWarning,
-            stacklevel=4,
-        )
+        return sorted(entry.name + "/" * entry.is_dir() for entry in folder.iterdir() if not entry.name.startswith("."))
+    except OSError:
+        return []

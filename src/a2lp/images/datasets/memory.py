@@ -1,4 +1,4 @@
-"""Whether something fits into memory, said before it is tried."""
+"""Checks that something fits into memory, before it is tried."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_memory(what: str, needed: int) -> None:
 
 
 def available_memory() -> int | None:
-    """Bytes that this process may still take, as far as the system tells."""
+    """Bytes that this process may still allocate, as far as the system reports them."""
     limits = []
     with contextlib.suppress(OSError):
         found = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)

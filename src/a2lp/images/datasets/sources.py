@@ -12,19 +12,21 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from a2lp.errors import CorruptImageError
+from a2lp.errors import CorruptImageError, InputError
+from a2lp.files import check_file
 from a2lp.images.datasets.decode import Pixels, decode
 
 NDArray = np.ndarray[Any, Any]
 
 MOSAIC_CACHE_BYTES = 64 << 20
+IMAGE_BYTES = 1 << 30  # the largest image file that is read
 
 
 class Source(Protocol):
     """Images by their row number; safe to read from several threads."""
 
-    def read(self, rows: Sequence[int]) -> list[Pixels]:
-        """Each image as uint8 (h, w, 3); ``CorruptImageError`` names one that cannot be decoded."""
+    def image(self, row: int) -> Pixels:
+        """An image as uint8 (h, w, 3); ``CorruptImageError`` names one that cannot be decoded."""
         ...
 
     def digest(self, row: int) -> str:
@@ -34,32 +36,31 @@ class Source(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Files:
-    """Image files under a root. What was digested must be what is then decoded: others rely on that."""
+    """Image files under a root. One that changed since its digest was taken is refused: caches rely on the digest."""
 
     root: Path
     files: Sequence[str]
     _digests: dict[int, bytes] = field(default_factory=dict)
 
-    def read(self, rows: Sequence[int]) -> list[Pixels]:
-        """Decode the files."""
-        return [decode(self._unchanged(row), self.files[row]) for row in rows]
+    def image(self, row: int) -> Pixels:
+        """Decode the file."""
+        content = self._bytes(row)
+        if row in self._digests and self._digests[row] != hashlib.sha256(content).digest():
+            raise CorruptImageError(self.files[row], "it was changed while this ran")
+        return decode(content, self.files[row])
 
     def digest(self, row: int) -> str:
         """SHA-256 of the file."""
         self._digests[row] = hashlib.sha256(self._bytes(row)).digest()
         return self._digests[row].hex()
 
-    def _unchanged(self, row: int) -> bytes:
-        content = self._bytes(row)
-        if row in self._digests and self._digests[row] != hashlib.sha256(content).digest():
-            raise CorruptImageError(self.files[row], "it was changed while this ran")
-        return content
-
     def _bytes(self, row: int) -> bytes:
+        path = self.root / self.files[row]
         try:
-            return (self.root / self.files[row]).read_bytes()
-        except OSError as error:
-            raise CorruptImageError(self.files[row], error.strerror or str(error)) from error
+            check_file(path, "an image", most=IMAGE_BYTES, error=InputError)
+            return path.read_bytes()
+        except (InputError, OSError) as error:
+            raise CorruptImageError(self.files[row], str(error).rstrip(".")) from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +70,9 @@ class Encoded:
     blobs: Sequence[NDArray]
     files: Sequence[str]
 
-    def read(self, rows: Sequence[int]) -> list[Pixels]:
-        """Decode the images."""
-        return [decode(self.blobs[row].tobytes(), self.files[row]) for row in rows]
+    def image(self, row: int) -> Pixels:
+        """Decode the image."""
+        return decode(self.blobs[row].tobytes(), self.files[row])
 
     def digest(self, row: int) -> str:
         """SHA-256 of the encoded image."""
@@ -80,13 +81,14 @@ class Encoded:
 
 @dataclass(frozen=True, eq=False)
 class Arrays:
-    """Pixels that are there already, (N, h, w, 3)."""
+    """Decoded images, (N, h, w, 3)."""
 
     images: Pixels
 
-    def read(self, rows: Sequence[int]) -> list[Pixels]:
+    def image(self, row: int) -> Pixels:
         """The pixels themselves."""
-        return [self.images[row] for row in rows]
+        image: Pixels = self.images[row]
+        return image
 
     def digest(self, row: int) -> str:
         """SHA-256 of the shape and the pixels."""
@@ -112,15 +114,12 @@ class Mosaics:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _locks: dict[int, threading.Lock] = field(default_factory=dict)
 
-    def read(self, rows: Sequence[int]) -> list[Pixels]:
-        """Cut the tiles out of their mosaics."""
+    def image(self, row: int) -> Pixels:
+        """Cut the tile out of its mosaic."""
         (_, columns), (height, width) = self.grid, self.tile
-        tiles: dict[int, Pixels] = {}
-        for row in sorted(set(rows)):
-            mosaic, place = divmod(row, self.grid[0] * columns)
-            y, x = place // columns * height, place % columns * width
-            tiles[row] = self._mosaic(mosaic)[y : y + self.crop[0], x : x + self.crop[1]].copy()
-        return [tiles[row] for row in rows]
+        mosaic, place = divmod(row, self.grid[0] * columns)
+        y, x = place // columns * height, place % columns * width
+        return self._mosaic(mosaic)[y : y + self.crop[0], x : x + self.crop[1]].copy()
 
     def digest(self, row: int) -> str:
         """SHA-256 of the encoded mosaic and of the tile's place in it."""
@@ -142,7 +141,7 @@ class Mosaics:
             expected = (self.grid[0] * self.tile[0], self.grid[1] * self.tile[1], 3)
             if pixels.shape != expected:
                 raise CorruptImageError(
-                    f"{self.name}, mosaic {index}", f"its shape is {pixels.shape}; the pack says {expected}"
+                    f"{self.name}, mosaic {index}", f"its shape is {pixels.shape}; expected {expected}"
                 )
             with self._lock:
                 self._kept[index] = pixels
@@ -159,15 +158,9 @@ class Rows:
     part: NDArray
     inner: NDArray
 
-    def read(self, rows: Sequence[int]) -> list[Pixels]:
-        """Ask each source for its own rows at once."""
-        wanted = np.asarray(rows, dtype=np.int64)
-        images: dict[int, Pixels] = {}
-        for part in np.unique(self.part[wanted]).tolist():
-            at = np.flatnonzero(self.part[wanted] == part).tolist()
-            found = self.sources[part].read(self.inner[wanted[at]].tolist())
-            images.update(zip(at, found, strict=True))
-        return [images[i] for i in range(len(wanted))]
+    def image(self, row: int) -> Pixels:
+        """The image of the source that has it."""
+        return self.sources[int(self.part[row])].image(int(self.inner[row]))
 
     def digest(self, row: int) -> str:
         """The digest that the row has in its source."""

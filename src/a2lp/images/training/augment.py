@@ -22,7 +22,7 @@ def planes(pixels: Tensor) -> Tensor:
 
 
 class Normalise:
-    """Pixels in 0..1 as what the network expects."""
+    """Normalises pixels in 0..1 for the network."""
 
     def __init__(self, config: TrainConfig, device: torch.device) -> None:
         mean, std = (torch.tensor(values, device=device).view(1, 3, 1, 1) for values in (config.mean, config.std))
@@ -41,7 +41,7 @@ def augment(pixels: Tensor, config: TrainConfig, generator: torch.Generator) -> 
 
 
 def windows(u: Tensor, side: int, config: TrainConfig) -> Tensor:
-    """Where to look, from uniform numbers (b, 5): (b, 4) centre x, y and half width, height; the image is -1..1.
+    """Windows of images from uniform numbers (b, 5): (b, 4) centre x, y and half width, height; the image is -1..1.
 
     A negative half width is a mirror image.
     """

@@ -1,4 +1,4 @@
-"""An exponential average of a network's weights, and batch norm measured anew for it."""
+"""An exponential average of a network's weights, and batch norm statistics recomputed for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Average:
     net : Module
         The network that is trained.
     decay : float
-        How much of the average stays at each step; at first less, so that the random start is soon forgotten.
+        How much of the average stays at each step; less in the first steps, so that the random start is forgotten.
     """
 
     def __init__(self, net: Any, decay: float) -> None:

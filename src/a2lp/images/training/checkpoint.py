@@ -1,48 +1,55 @@
-"""What survives a kill: a checkpoint of the whole run, a log with a line for each look, and the record at the end."""
+"""The files of a training run: a checkpoint, a log with a line for each evaluation, and the record at the end."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 from torch import Tensor
 
-from a2lp.errors import A2LPError, InputError
-from a2lp.features.common import replacing
+from a2lp.checks import shown
+from a2lp.errors import InputError, WeightsFileError
+from a2lp.files import TEXT_BYTES, exists, parse_json, read_json, reading, write_text
 from a2lp.images.backbones.weight_files import shards_of
+from a2lp.images.training.config import current_names
+from a2lp.images.view import View
+from a2lp.torch_files import check_like, read_checkpoint, write_checkpoint
 
 CHECKPOINT, LOG, RECORD, WEIGHTS = "checkpoint.pt", "log.jsonl", "record.json", "weights.safetensors"
 
+_EXPECTED = "a checkpoint of a training run"
+_DELETE = "Delete it to train from the start."
+_REMEDY = "Check the folder's permissions and its space; the same command then continues from the last checkpoint."
+
 
 @dataclass(frozen=True)
-class Look:
-    """What was seen at one look.
+class Evaluation:
+    """The result of one evaluation during training.
 
     Attributes
     ----------
     step : int
         Steps until then.
     epoch, seconds : float
-        Epochs and seconds of training until then, looks included.
+        Epochs and seconds of training until then, evaluations included.
     images : int
         Images that went through the network, rotated copies counted.
     loss : float
-        Mean loss since the look before.
+        Mean loss since the previous evaluation.
     lr : float
         The learning rate at that step.
     one_shot, five_shot : float or None
         Few-shot accuracy in percent on validation classes, of the averaged weights; None without validation.
     batch_norm : str
-        Which statistics that accuracy is of: ``averaged`` or ``recalibrated``.
+        The batch norm statistics that the accuracy is of: ``averaged`` or ``recalibrated``.
     best : bool
-        Whether this is the best until then.
+        Whether it is the best so far.
     decay : float or None
-        Decay of the average of the weights that was the best of all; None in records of runs that had but one.
+        Decay of the best average of the weights; None in records of runs with one average.
     """
 
     step: int
@@ -57,146 +64,141 @@ class Look:
     best: bool
     decay: float | None = None
 
+    def __str__(self) -> str:
+        accuracy = (
+            "" if self.one_shot is None else f", {self.one_shot:.2f} / {self.five_shot:.2f} on validation classes"
+        )
+        best = " (best)" if self.best else ""
+        return f"epoch {self.epoch:.1f}, {self.seconds:.0f} s, loss {self.loss:.3f}{accuracy}{best}"
+
+    @classmethod
+    def of(cls, values: Any) -> Evaluation:
+        """An evaluation from the values of a file; InputError for wrong ones."""
+        known = {"decay": None} | values if isinstance(values, dict) else values
+        check_like(known, get_type_hints(cls), "an evaluation")
+        return cls(**known)
+
 
 @dataclass
-class Progress:
-    """Where a run stands; randomness is a function of the seed and the step, so there is none of it here."""
+class RunState:
+    """How far a run is. Randomness is a function of the seed and the step, so none of it is kept here."""
 
     step: int = 0
     seconds: float = 0.0
-    since: int = 0  # the step of the last look
-    looks: list[Look] = field(default_factory=list)
+    since: int = 0  # the step of the last evaluation
+    evaluations: list[Evaluation] = field(default_factory=list)
     best_score: float | None = None
     best_state: dict[str, Tensor] | None = None
 
 
-def write(out: Path, identity: dict[str, Any], progress: Progress, tensors: dict[str, Any]) -> None:
-    """Write a checkpoint; the one before stays whole until this one is."""
-    known = vars(progress) | {"looks": [asdict(look) for look in progress.looks]}
-    with _writing(out / CHECKPOINT), replacing(out / CHECKPOINT) as temporary:
-        torch.save({"identity": json.dumps(identity), "progress": known, "tensors": tensors}, temporary)
+def write(out: Path, identity: dict[str, Any], state: RunState, tensors: dict[str, Any]) -> None:
+    """Write a checkpoint; the previous one stays whole until this one is."""
+    progress = vars(state) | {"evaluations": [asdict(evaluation) for evaluation in state.evaluations]}
+    content = {"identity": json.dumps(identity), "progress": progress, "tensors": tensors}
+    write_checkpoint(out / CHECKPOINT, content, _REMEDY)
 
 
-def read(out: Path, identity: dict[str, Any], device: torch.device) -> tuple[Progress, dict[str, Any]] | None:
-    """The checkpoint of this very run, or None where there is none."""
+def read(
+    out: Path, identity: dict[str, Any], weights: dict[str, Tensor], device: torch.device
+) -> tuple[RunState, dict[str, Any]] | None:
+    """The checkpoint of this very run, or None where there is none; ``weights`` is an example of the best ones."""
     path = out / CHECKPOINT
-    if not path.exists():
+    if not exists(path):
         return None
-    try:
-        found = torch.load(path, map_location=device, weights_only=True)
-        known = json.loads(found["identity"])
-        progress = Progress(**found["progress"])
-        progress.looks = [Look(**look) for look in found["progress"]["looks"]]
-    except Exception as error:  # torch raises whatever it stumbles over
-        raise InputError(
-            f"{path} cannot be read as a checkpoint ({type(error).__name__}). Delete it to train from the start."
-        ) from error
-    _same_run(path, known, identity)
-    return progress, found["tensors"]
+    content = read_checkpoint(path, _EXPECTED, _DELETE, device)
+    with reading(path, _EXPECTED, remedy=_DELETE, error=WeightsFileError):
+        check_like(content, {"identity": str, "progress": dict, "tensors": dict}, "the checkpoint")
+        _same_run(path, parse_json(content["identity"], "identity"), identity)
+        progress = current_names(content["progress"])
+        kinds: dict[str, Any] = {"step": int, "seconds": float, "since": int, "evaluations": list}
+        evaluated = bool(progress.get("evaluations"))
+        kinds["best_score"] = float | None if evaluated else type(None)
+        kinds["best_state"] = weights if evaluated else type(None)
+        check_like(progress, kinds, "progress")
+        evaluations = [Evaluation.of(evaluation) for evaluation in progress["evaluations"]]
+        if not 0 <= progress["since"] <= progress["step"] or progress["seconds"] < 0:
+            raise InputError("its numbers of steps and seconds do not fit together.")
+        if evaluated and not any(evaluation.best for evaluation in evaluations):
+            raise InputError("none of its evaluations is the best.")
+        return RunState(**progress | {"evaluations": evaluations}), content["tensors"]
 
 
 def finished(out: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
-    """The record of this very run, if it is finished; an error where it is another's, or its weights are gone."""
+    """The record of this very run if it is finished; an error if it is another run's, or its weights are missing."""
     path = out / RECORD
-    if not path.exists():
+    if not exists(path):
         return None
-    try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        _same_run(path, record, identity)
-        if missing := {"view", "views", "looks", "seconds"} - record.keys():
-            raise KeyError(min(missing))
-    except InputError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} is not the record of a run ({error}). Choose another folder.") from error
+    record = read_record(path)
+    _same_run(path, record, identity)
     if not _weights(out):
         raise InputError(
-            f"{path} says that this run is finished, but its weights are not there. Put them back, or delete {RECORD} "
-            "to train again."
+            f"{path} says that this run is finished, but its weights are missing. Put them back, or delete {RECORD} to "
+            "train again."
         )
     return record
 
 
+def read_record(path: Path) -> dict[str, Any]:
+    """The record of a run, under its current names."""
+    expected = "the record of a training run"
+    with reading(path, expected, most=TEXT_BYTES, remedy="Choose another folder.", error=InputError):
+        record = read_json(path, expected, InputError)
+        if not isinstance(record, dict):
+            raise InputError(f"it is a {type(record).__name__}; expected {expected}.")
+        record = current_names(record)
+        for name, kind in {"config": dict, "data": dict, "view": str, "views": dict, "evaluations": list}.items():
+            check_like(record.get(name), kind, name)
+        check_like(record.get("seconds"), float, "seconds")
+        for evaluation in record["evaluations"]:
+            Evaluation.of(evaluation)
+        view = str(View.parse(record["view"]))
+        if record["data"].get("val") is not None:
+            check_like(record["views"].get(view), {"one": float, "five": float}, f"views.{view}")
+    return record
+
+
 def claim(out: Path) -> None:
-    """Refuse a folder with weights or a log that no checkpoint here led to: they are somebody's, and would be lost."""
-    if (out / CHECKPOINT).exists():
-        return
-    theirs = [path.name for path in _weights(out)]
-    if (out / LOG).exists() and not _is_log(out / LOG):  # a run that was killed before its first checkpoint left one
-        theirs.append(LOG)
-    if theirs:
+    """Refuse a folder with weights or a log that no checkpoint belongs to: they are not of this run."""
+    others = [path for path in (*_weights(out), out / LOG) if exists(path)]
+    if others and not exists(out / CHECKPOINT):
         raise InputError(
-            f"{out} holds {theirs[0]}, which is not of this run and would be replaced. Choose another folder, or move "
-            "that file."
+            f"{out} holds {others[0].name}, which is not of this run and would be replaced. Choose another folder, or "
+            "move that file."
         )
 
 
 def clean(out: Path) -> None:
-    """Remove what a finished run does not need: its checkpoint, and parts of others that kills left."""
+    """Remove what a finished run does not need: its checkpoint, and parts of checkpoints that kills left."""
     for left in (out / CHECKPOINT, *out.glob(f".{CHECKPOINT}.*.tmp")):
         left.unlink(missing_ok=True)
 
 
-def _is_log(path: Path) -> bool:
-    """Whether a file holds looks; of the last one a kill may have left a part."""
-    try:
-        *lines, last = path.read_text(encoding="utf-8").split("\n")
-        for line in lines:
-            Look(**json.loads(line))
-    except (OSError, ValueError, TypeError):
-        return False
-    begins = '{"step": '
-    return last.startswith(begins) or begins.startswith(last)
-
-
-def write_log(out: Path, looks: list[Look]) -> None:
-    """Write the log anew, without what a run that was killed said after its last checkpoint."""
-    with _writing(out / LOG), replacing(out / LOG) as temporary:
-        temporary.write_text("".join(map(_line, looks)), encoding="utf-8")
-
-
-def append_log(out: Path, look: Look) -> None:
-    """Add a look to the log."""
-    with _writing(out / LOG), (out / LOG).open("a", encoding="utf-8") as file:
-        file.write(_line(look))
+def write_log(out: Path, evaluations: list[Evaluation]) -> None:
+    """Write the log: a line of JSON for each evaluation."""
+    lines = [json.dumps(asdict(evaluation), allow_nan=False) + "\n" for evaluation in evaluations]
+    write_text(out / LOG, "".join(lines), _REMEDY)
 
 
 def write_record(out: Path, record: dict[str, Any]) -> None:
-    """Write the record; its presence says that the run is finished."""
-    with _writing(out / RECORD), replacing(out / RECORD) as temporary:
-        temporary.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def _line(look: Look) -> str:
-    return json.dumps(asdict(look), allow_nan=False) + "\n"
+    """Write the record; a run with a record is finished."""
+    write_text(out / RECORD, json.dumps(record, indent=1, allow_nan=False) + "\n", _REMEDY)
 
 
 def _weights(out: Path) -> list[Path]:
     whole = out / WEIGHTS
-    return [
-        path for path in (whole, *(shard for found in shards_of(whole).values() for shard in found)) if path.exists()
-    ]
+    shards = (shard for found in shards_of(whole).values() for shard in found)
+    return [path for path in (whole, *shards) if path.exists()]
 
 
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Say what cannot be written, and what is left."""
-    try:
-        yield
-    except (OSError, RuntimeError) as error:  # torch raises the latter for a full disk
-        reason = (isinstance(error, OSError) and error.strerror) or " ".join(str(error).split())[:120]
-        raise A2LPError(
-            f"{path} cannot be written ({reason}). Check the folder's permissions and its space; the same command then "
-            "goes on from the last checkpoint."
-        ) from error
-
-
-def _same_run(path: Path, known: dict[str, Any], identity: dict[str, Any]) -> None:
-    """Refuse what another run left. A setting that it does not have is younger than it, and is not compared."""
+def _same_run(path: Path, known: Mapping[str, Any], identity: dict[str, Any]) -> None:
+    """Refuse the files of another run. Settings that are missing there, as in earlier versions, are ignored."""
     for part, here in identity.items():
-        for name, there in sorted(known[part].items()):
-            if there != here.get(name):
+        there = known.get(part)
+        if not isinstance(there, dict):
+            raise InputError(f"{path} has no {part}, so it is not of a training run. Choose another folder.")
+        for name, value in sorted(current_names(there).items()):
+            if value != here.get(name):
                 raise InputError(
-                    f"{path} is of another run: its {name} is {there!r}, and this one's is {here.get(name)!r}. Choose "
-                    "another folder, or delete that one's files."
+                    f"{path} is of another run: its {shown(name)[1:-1]} is {shown(value)}, and this one's is "
+                    f"{shown(here.get(name))}. Choose another folder, or delete that run's files."
                 )

@@ -1,15 +1,17 @@
-"""What decides a pre-training run, as one JSON file: data, network, recipe, schedule, looks."""
+"""The configuration of a pre-training run, one JSON file: data, network, recipe, schedule, evaluations."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from a2lp.errors import InputError, UnknownNameError
+from a2lp.checks import require_name, shown
+from a2lp.errors import InputError
+from a2lp.files import read_json, reading
 from a2lp.images.view import View
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -31,6 +33,8 @@ RECIPES: dict[str, dict[str, Any]] = {
 }
 SCHEDULES = ("cosine", "step")
 PRECISIONS = ("auto", "float32", "bfloat16")
+# names of settings and entries in files of earlier versions
+_FORMER_NAMES = {"looks": "evaluations", "look_tasks": "evaluation_tasks", "look_images": "evaluation_images"}
 
 _MANY = 10**6
 _WHOLE = {  # least and most
@@ -41,63 +45,72 @@ _WHOLE = {  # least and most
     "shift": (0, 10**4),
     "recalibrate": (0, _MANY),
     "seed": (0, 2**63 - 1),
-    "looks": (1, _MANY),
-    "look_tasks": (1, _MANY),
-    "look_images": (20, _MANY),
+    "evaluations": (1, _MANY),
+    "evaluation_tasks": (1, _MANY),
+    "evaluation_images": (20, _MANY),
 }
 _NUMBERS: tuple[tuple[tuple[str, ...], str, Callable[[float], bool]], ...] = (
     (("epochs", "minutes"), "above 0, at most a million", lambda x: 0 < x <= _MANY),
-    (("lr",), "above 0, below 1e38", lambda x: 0 < x < 1e38),
-    (("stop", "momentum"), "above 0, at most 1", lambda x: 0 < x <= 1),
+    (("lr", "distil_temperature"), "above 0, below 1e38", lambda x: 0 < x < 1e38),
+    (("stop", "momentum", "distil_weight"), "above 0, at most 1", lambda x: 0 < x <= 1),
     (("smoothing", "jitter", "weight_decay"), "of at least 0, below 1", lambda x: 0 <= x < 1),
     (("mixup", "rotation_weight", "checkpoint_seconds"), "of at least 0, below 1e38", lambda x: 0 <= x < 1e38),
 )
 
 
+def current_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings or entries of a file under their current names."""
+    return {_FORMER_NAMES.get(name, name): value for name, value in values.items()}
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """One pre-training run. ``of`` and ``read`` fill in what the recipe leaves open.
+    """One pre-training run. ``of`` and ``read`` fill in the settings of the recipe.
 
     Parameters
     ----------
     name, backbone, recipe : str
-        What records call the run, the network of that name, and ``s2m2`` or ``plain``.
+        The name of the run in records, the network, and ``s2m2`` or ``plain``.
     kept : View
         How base images are kept on the device; augmentation crops from there.
     size : int
-        The side of what the network sees while it trains.
+        The side of the network's input in training.
     views : tuple of View
-        Candidates for embedding. Looks use the first; the best of all is chosen at the end.
+        Candidates for embedding. Evaluations use the first; the best of all is chosen at the end.
     dataset : str, optional
-        A benchmark, whose standard splits then hold; left out, the data's own splits do.
+        A benchmark, whose standard splits are used; left out, the data's own splits are.
     options : dict
         Options of the network, such as ``{"stem_stride": 2}``.
     epochs, minutes : float, optional
         The length of the schedule: one of the two. An epoch draws every base image once (its rotations count once).
     stop : float
-        End after this part of the schedule: some sets are at their best long before the rate reaches zero.
+        End after this part of the schedule: some datasets are at their best long before the rate reaches zero.
     batch, rotated : int
         Images of a step, and how many more of which all four rotations are shown.
     mixup : float
         Parameter of the Beta distribution of manifold mixup; 0 for none.
     rotation_weight : float
-        Weight of guessing the rotation, beside the class.
+        Weight of the loss of predicting the rotation, beside that of the class.
+    teacher : str, optional
+        Weights of a trained network of the same backbone, for self-distillation.
+    distil_weight, distil_temperature : float
+        With a teacher: the part of the classes' loss that its soft predictions replace, and how much they are softened.
     lr, momentum, weight_decay, warmup, schedule
-        SGD with Nesterov momentum; decay of what has two axes or more; ``warmup`` in steps.
+        SGD with Nesterov momentum; decay of parameters with two axes or more; ``warmup`` in steps.
     smoothing : float
         Label smoothing of the classes.
     average : tuple of float
-        Decays of exponential averages of the weights; the one that is best at a look is meant there. 0 for none.
+        Decays of exponential averages of the weights; each evaluation uses the best one. 0 for none.
     crop_area, crop_aspect : (float, float), optional
         Random crops: their part of the image's area, and their width over height.
     shift : int
         Without ``crop_area``: random shifts of a ``size`` x ``size`` window, in pixels of ``kept``.
     jitter : float
         Strength of random brightness, contrast and saturation.
-    looks, look_tasks, look_images : int
-        Validations on the way, tasks of each, and at most so many images of a class in them.
+    evaluations, evaluation_tasks, evaluation_images : int
+        The number of evaluations on validation classes, the tasks of each, and the most images of a class in them.
     recalibrate : int
-        Batches that batch norm is measured anew with at each look; the better of both is kept. 0 for none.
+        Batches to recompute batch norm statistics with at each evaluation; the better of both is kept. 0 for none.
     checkpoint_seconds : float
         The time between checkpoints.
     precision : str
@@ -124,6 +137,9 @@ class TrainConfig:
     minutes: float | None = None
     stop: float = 1.0
     rotation_weight: float = 0.5
+    teacher: str | None = None
+    distil_weight: float = 0.5
+    distil_temperature: float = 4.0
     lr: float = 0.1
     momentum: float = 0.9
     warmup: int = 200
@@ -132,9 +148,9 @@ class TrainConfig:
     crop_aspect: tuple[float, float] = (0.75, 4 / 3)
     shift: int = 0
     jitter: float = 0.4
-    looks: int = 20
-    look_tasks: int = 1000
-    look_images: int = 300
+    evaluations: int = 20
+    evaluation_tasks: int = 1000
+    evaluation_images: int = 300
     recalibrate: int = 50
     checkpoint_seconds: float = 60.0
     precision: str = "auto"
@@ -143,13 +159,12 @@ class TrainConfig:
     @classmethod
     def of(cls, **settings: Any) -> TrainConfig:
         """A configuration from plain values: views as text, and the recipe's settings where none are given."""
+        settings = current_names(settings)
         known = [each.name for each in fields(cls)]
         for name in settings:
-            if name not in known:
-                raise UnknownNameError("setting", name, known)
+            require_name("setting", name, known)
         recipe = settings.get("recipe", "s2m2")
-        if not isinstance(recipe, str) or recipe not in RECIPES:
-            raise UnknownNameError("recipe", recipe, RECIPES)
+        require_name("recipe", recipe, RECIPES)
         values = {"recipe": recipe} | RECIPES[recipe] | settings
         for name in ("name", "backbone", "kept", "size", "views"):
             if name not in values:
@@ -157,8 +172,8 @@ class TrainConfig:
         values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
         if not isinstance(values["average"], tuple):
             values["average"] = (values["average"],)
-        if not isinstance(values["views"], tuple):
-            raise InputError(f'views={values["views"]!r} must be a list of views, such as ["96/76/84"].')
+        if not isinstance(values["views"], tuple) or not values["views"]:
+            raise InputError(f'views={shown(values["views"])} must be a list of views, such as ["96/76/84"].')
         values["kept"] = _view(values["kept"])
         values["views"] = tuple(map(_view, values["views"]))
         config = cls(**values)
@@ -168,18 +183,16 @@ class TrainConfig:
     @classmethod
     def read(cls, path: str | Path) -> TrainConfig:
         """A configuration from a JSON file."""
-        path = Path(path)
-        try:
-            settings = json.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InputError(f"{path} cannot be read ({error.strerror}). Give a JSON file, as in configs/.") from error
-        except ValueError as error:
-            raise InputError(f"{path} is not JSON ({error}). Correct it; configs/ has examples.") from error
-        if not isinstance(settings, dict):
-            raise InputError(f"{path} holds {type(settings).__name__}; expected a JSON object. configs/ has examples.")
-        return cls.of(**settings)
+        expected = "a training configuration (JSON, as in configs/)"
+        with reading(path, expected, error=InputError):
+            settings = read_json(path, expected, InputError)
+            if not isinstance(settings, dict):
+                raise InputError(
+                    f"it holds a {type(settings).__name__}; expected a JSON object. configs/ has examples."
+                )
+            return cls.of(**settings)
 
-    def lasting(self, *, minutes: float | None = None, epochs: float | None = None) -> TrainConfig:
+    def with_length(self, *, minutes: float | None = None, epochs: float | None = None) -> TrainConfig:
         """The same run with another length."""
         changed = replace(self, minutes=minutes, epochs=epochs)
         _check(changed)
@@ -199,58 +212,62 @@ class TrainConfig:
         return self.batch + self.rotated
 
     @property
-    def shown(self) -> int:
+    def images_per_step(self) -> int:
         """Images that go through the network in a step."""
         return self.batch + 4 * self.rotated
 
 
 def _view(value: Any) -> View:
-    return value if isinstance(value, View) else View.parse(str(value))
+    if not isinstance(value, View | str):
+        raise InputError(f"view {shown(value)} must be RESIZE/CROP or RESIZE/CROP/SIZE in pixels, such as 96/84.")
+    return value if isinstance(value, View) else View.parse(value)
 
 
 def _check(config: TrainConfig) -> None:
     if (config.epochs is None) == (config.minutes is None):
         raise InputError(
-            f"epochs={config.epochs} and minutes={config.minutes}: exactly one of them sets the length. Give one."
+            f"epochs={shown(config.epochs)} and minutes={shown(config.minutes)}: exactly one of them sets the length. "
+            "Give one."
         )
-    for name in ("name", "backbone", "dataset"):
+    for name in ("name", "backbone", "dataset", "teacher"):
         value = getattr(config, name)
-        if not (isinstance(value, str) and value) and (name, value) != ("dataset", None):
-            raise InputError(f"{name}={value!r} must be a text that is not empty.")
+        if not (isinstance(value, str) and value) and not (value is None and name in ("dataset", "teacher")):
+            raise InputError(f"{name}={shown(value)} must be a text that is not empty.")
     if not isinstance(config.options, dict):
-        raise InputError(f'options={config.options!r} must be a JSON object, such as {{"stem_stride": 2}}.')
+        raise InputError(f'options={shown(config.options)} must be a JSON object, such as {{"stem_stride": 2}}.')
     for name in ("name", "seed"):
         if name in config.options:
             raise InputError(f"options has {name!r}, which is a setting of the run itself. Give it beside options.")
+    for name, known in (("schedule", SCHEDULES), ("precision", PRECISIONS)):
+        require_name(name, getattr(config, name), known)
+    _check_numbers(config)
+    if config.crop_area is None and config.size > config.kept.output:
+        raise InputError(
+            f"size={config.size} is more than the {config.kept.output} pixels kept; without crop_area, windows of "
+            "that size are cut from the kept images. Keep more pixels, or train at a smaller size."
+        )
+
+
+def _check_numbers(config: TrainConfig) -> None:
     for name, (least, most) in _WHOLE.items():
         value = getattr(config, name)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise InputError(f"{name}={value!r} must be a whole number. Give one of {least} to {most}.")
+            raise InputError(f"{name}={shown(value)} must be a whole number. Give one of {least} to {most}.")
     for names, rule, holds in _NUMBERS:
         for name in names:
             value = getattr(config, name)
             left_out = value is None and name in ("epochs", "minutes")
             if not left_out and not (_is_number(value) and holds(value)):
-                raise InputError(f"{name}={value!r} must be a number {rule}.")
-    for name, known in (("schedule", SCHEDULES), ("precision", PRECISIONS)):
-        if getattr(config, name) not in known:
-            raise UnknownNameError(name, getattr(config, name), known)
+                raise InputError(f"{name}={shown(value)} must be a number {rule}.")
     for name, length in (("mean", 3), ("std", 3), ("crop_area", 2), ("crop_aspect", 2)):
         value = getattr(config, name)
         left_out = value is None and name == "crop_area"
         above = -math.inf if name == "mean" else 0.0
         if not left_out and not (_are_numbers(value) and len(value) == length and min(value) > above):
-            raise InputError(f"{name}={value!r} must be {length} {'' if name == 'mean' else 'positive '}numbers.")
+            raise InputError(f"{name}={shown(value)} must be {length} {'' if name == 'mean' else 'positive '}numbers.")
     if not _are_numbers(config.average) or not all(0 <= decay < 1 for decay in config.average):
         raise InputError(
-            f"average={list(config.average)} must be numbers of at least 0, below 1. Give one, such as 0.999."
-        )
-    if not config.views:
-        raise InputError('views is empty; give at least one, such as ["96/76/84"].')
-    if config.crop_area is None and config.size > config.kept.output:
-        raise InputError(
-            f"size={config.size} is more than the {config.kept.output} pixels kept; without crop_area, windows of "
-            "that size are cut from what is kept. Keep more, or train at a smaller size."
+            f"average={shown(list(config.average))} must be numbers of at least 0, below 1. Give one, such as 0.999."
         )
 
 

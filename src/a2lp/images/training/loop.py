@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,13 +13,16 @@ from typing import Any
 
 import torch
 
-from a2lp import environment
-from a2lp.errors import A2LPError, InputError
+from a2lp import cores, environment
+from a2lp.checks import require_whole, shown
+from a2lp.errors import A2LPError, InputError, WeightsFileError
+from a2lp.files import reading, writing
 from a2lp.images.backbones import save_weights
+from a2lp.images.backbones.weight_files import read_weights
 from a2lp.images.datasets import ImageSet
-from a2lp.images.embed import choose_device
+from a2lp.images.forward import choose_device
 from a2lp.images.training import checkpoint
-from a2lp.images.training.checkpoint import Look, Progress
+from a2lp.images.training.checkpoint import Evaluation, RunState
 from a2lp.images.training.config import TrainConfig
 from a2lp.images.training.run import Run
 from a2lp.images.training.schedule import Schedule
@@ -31,48 +34,48 @@ _REPORT_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Report:
-    """What a progress callback is told.
+    """The argument of a progress callback.
 
     Attributes
     ----------
     done : float
-        Part of the run that lies behind, 0 to 1.
+        The part of the run that is done, 0 to 1.
     seconds : float
         Of training, those before a kill included.
     images : int
         Images that went through the network.
-    look : Look or None
-        Where a validation has just been done.
+    evaluation : Evaluation or None
+        The evaluation that has just been made, if any.
     note : str or None
-        What is done before training starts.
+        The current activity, outside of training steps.
     """
 
     done: float = 0.0
     seconds: float = 0.0
     images: int = 0
-    look: Look | None = None
+    evaluation: Evaluation | None = None
     note: str | None = None
 
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What a run gave.
+    """The result of a run.
 
     Attributes
     ----------
     weights : Path
         The safetensors file, with view and normalisation inside.
     view : View
-        The view that validation chose.
-    looks : tuple of Look
+        The view that is best on validation classes.
+    evaluations : tuple of Evaluation
         The validation curve.
     record : dict
-        What ``record.json`` says.
+        The content of ``record.json``.
     """
 
     weights: Path
     view: View
-    looks: tuple[Look, ...]
+    evaluations: tuple[Evaluation, ...]
     record: dict[str, Any]
 
 
@@ -84,12 +87,13 @@ def train(
     *,
     device: str = "auto",
     workers: int | None = None,
+    commit: str | None = None,
     progress: Callable[[Report], object] = lambda report: None,
 ) -> TrainResult:
     """Train a backbone on base classes, and keep the averaged weights that are best on validation classes.
 
-    A run that was killed goes on from its last checkpoint when it is called again with the same folder; one that is
-    finished is not run again. Both are known by the configuration and by the content of the images.
+    A run that was killed continues from its last checkpoint when it is called again with the same folder; a finished
+    one is not run again. A run is identified by its configuration and by the content of the images.
 
     Parameters
     ----------
@@ -101,117 +105,117 @@ def train(
     out : path
         Folder for ``weights.safetensors``, ``record.json``, ``log.jsonl`` and, until the end, ``checkpoint.pt``.
     device : str
-        ``cpu``, ``cuda``, or ``auto``: a GPU where there is one.
+        ``cpu``, ``cuda``, or ``auto``: a GPU if available.
     workers : int, optional
-        Threads that decode images; as many as there are cores if left out.
+        Threads that decode images; by default one for each core.
+    commit : str, optional
+        The commit of the code, for the record; by default that of the checkout that a2lp is imported from.
     progress : callable
-        Is given a ``Report`` now and then, and at each look.
+        Called with a ``Report`` several times a second, and at each evaluation.
     """
     out = Path(out)
-    try:
+    with writing(out, "Name another folder."):
         out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{out} cannot be made a folder ({error.strerror}). Name another.") from error
-    if workers is None:
-        workers = os.cpu_count() or 1
-    if workers < 1:
-        raise InputError(f"workers={workers} must be 1 or more: the number of threads that decode images.")
+    workers = cores.count() if workers is None else workers
+    require_whole("workers", workers, 1, "It is the number of threads that decode images.")
+    if commit is not None and not re.fullmatch(r"[0-9a-f]{7,64}(-dirty)?", commit):
+        raise InputError(f"commit={shown(commit)} must be a hash of git, 7 to 64 hexadecimal digits. Leave it out.")
     progress(Report(note="checking the images"))
     identity = {"config": config.as_json(), "data": _describe("base", base, workers) | _describe("val", val, workers)}
+    if config.teacher is not None:
+        identity["data"]["teacher_sha256"] = read_weights(config.teacher).digest
     record = checkpoint.finished(out, identity)
     if record is not None:
         checkpoint.clean(out)
     else:
         checkpoint.claim(out)
-        place = choose_device(device)
-        with torch.random.fork_rng([place] if place.type == "cuda" else []), _fastest_convolutions():
+        chosen = choose_device(device)
+        with torch.random.fork_rng([chosen] if chosen.type == "cuda" else []), _fastest_convolutions():
             torch.manual_seed(config.seed)
-            record = _train(config, base, val, out, place, workers, identity, progress)
-    looks = tuple(Look(**look) for look in record["looks"])
-    return TrainResult(out / checkpoint.WEIGHTS, View.parse(record["view"]), looks, record)
+            began = time.perf_counter()
+            progress(Report(note=f"reading the images of {base.name}"))
+            run = Run(config, base, val, chosen, workers)
+            made = _train(run, out, identity, progress, began)
+            record = identity | made | environment.stamp(str(chosen)) | ({"commit": commit} if commit else {})
+        checkpoint.write_record(out, record)  # last: a run with a record is finished
+        checkpoint.clean(out)
+    evaluations = tuple(Evaluation.of(values) for values in record["evaluations"])
+    return TrainResult(out / checkpoint.WEIGHTS, View.parse(record["view"]), evaluations, record)
 
 
 def _train(
-    config: TrainConfig,
-    base: ImageSet,
-    val: ImageSet | None,
-    out: Path,
-    device: torch.device,
-    workers: int,
-    identity: dict[str, Any],
-    progress: Callable[[Report], object],
+    run: Run, out: Path, identity: dict[str, Any], progress: Callable[[Report], object], began: float
 ) -> dict[str, Any]:
-    began = time.perf_counter()
-    progress(Report(note=f"reading the images of {base.name}"))
-    run = Run(config, base, val, device, workers)
-    state = Progress()
-    found = checkpoint.read(out, identity, device)
+    """Train to the end, write the weights, and return the entries of the record."""
+    config, state = run.config, RunState()
+    found = checkpoint.read(out, identity, run.averages[0].state(), run.device)
     if found is not None:
         state, tensors = found
-        run.restore(tensors)
-        progress(Report(note=f"going on after step {state.step}"))
-    checkpoint.write_log(out, state.looks)
-    if device.type == "cuda":
+        path = out / checkpoint.CHECKPOINT
+        with reading(path, "a checkpoint", remedy="Delete it to train from the start.", error=WeightsFileError):
+            run.restore(tensors)
+        checkpoint.write_log(out, state.evaluations)  # a kill may have come between the two
+        progress(Report(note=f"continuing after step {state.step}"))
+    if run.device.type == "cuda":
         progress(Report(note="compiling"))
     compiled = run.compile()
     prepared = time.perf_counter() - began
-    _loop(run, state, out, lambda: checkpoint.write(out, identity, state, run.tensors()), progress)
-    progress(Report(1.0, state.seconds, state.step * config.shown, note="choosing the view"))
+
+    def save() -> None:
+        checkpoint.write(out, identity, state, run.tensors())
+        checkpoint.write_log(out, state.evaluations)  # after the checkpoint: a log without one is not of this run
+
+    _loop(run, state, save, progress)
+    progress(Report(1.0, state.seconds, state.step * config.images_per_step, note="choosing the view"))
     views = _choose_view(run, state)
     view = max(views, key=lambda view: views[view].score) if views else config.views[0]
-    record = (
-        identity
-        | {
-            "view": str(view),
-            "views": {str(view): asdict(accuracy) for view, accuracy in views.items()},
-            "best": asdict([look for look in state.looks if look.best][-1]),
-            "looks": [asdict(look) for look in state.looks],
-            "seconds": round(state.seconds, 2),
-            "preparation_seconds": round(prepared, 2),
-            "steps": state.step,
-            "images": state.step * config.shown,
-            "stages": compiled,
-            "precision": "bfloat16" if run.bfloat16 else "float32",
-        }
-        | environment.stamp(str(device))
-    )
     about = {"run": config.name, "recipe": config.recipe, "base": identity["data"]["base"]}
     best = run.averages[0].net  # as _choose_view left it
     save_weights(best, out / checkpoint.WEIGHTS, about=about, view=view, mean=config.mean, std=config.std)
-    checkpoint.write_record(out, record)  # last: it says that the rest is there
-    checkpoint.clean(out)
-    return record
+    return {
+        "view": str(view),
+        "views": {str(view): asdict(accuracy) for view, accuracy in views.items()},
+        "best": asdict([evaluation for evaluation in state.evaluations if evaluation.best][-1]),
+        "evaluations": [asdict(evaluation) for evaluation in state.evaluations],
+        "seconds": round(state.seconds, 2),
+        "preparation_seconds": round(prepared, 2),
+        "steps": state.step,
+        "images": state.step * config.images_per_step,
+        "stages": compiled,
+        "precision": "bfloat16" if run.bfloat16 else "float32",
+    }
 
 
-def _loop(run: Run, state: Progress, out: Path, save: Callable[[], None], progress: Callable[[Report], object]) -> None:
-    """Take steps and looks until the schedule is over."""
+def _loop(run: Run, state: RunState, save: Callable[[], None], progress: Callable[[Report], object]) -> None:
+    """Take steps and evaluate until the schedule is over."""
     config, schedule = run.config, Schedule(run.config, run.steps_per_epoch)
     began, reported, saved = time.perf_counter() - state.seconds, 0.0, state.seconds
     done = schedule.done(state.step, state.seconds)
-    looks = schedule.looks_due(done)
+    evaluated = schedule.evaluations_due(done)
     while not schedule.over(done):
         lr = schedule.lr(state.step, done)
         run.step(state.step, lr)
         state.step += 1
         state.seconds = time.perf_counter() - began
         done = schedule.done(state.step, state.seconds)
-        look = None
-        if schedule.looks_due(done) > looks:
-            looks = schedule.looks_due(done)
-            look = take_look(run, state, lr)
-            checkpoint.append_log(out, look)
+        evaluation = None
+        if schedule.evaluations_due(done) > evaluated:
+            evaluated = schedule.evaluations_due(done)
+            evaluation = evaluate(run, state, lr)
             state.seconds = time.perf_counter() - began
             done = schedule.done(state.step, state.seconds)
-        if state.seconds - saved >= config.checkpoint_seconds or schedule.over(done):
+        if state.seconds - saved >= config.checkpoint_seconds or evaluation is not None or schedule.over(done):
             save()
-            saved = time.perf_counter() - began  # this time counts with the next step's: a look may be due by then
-        if look is not None or state.seconds - reported >= _REPORT_SECONDS:
+            # this time counts with the next step's: an evaluation may be due by then
+            saved = time.perf_counter() - began
+        if evaluation is not None or state.seconds - reported >= _REPORT_SECONDS:
             reported = state.seconds
-            progress(Report(min(1.0, done / config.stop), state.seconds, state.step * config.shown, look))
+            images = state.step * config.images_per_step
+            progress(Report(min(1.0, done / config.stop), state.seconds, images, evaluation))
 
 
-def take_look(run: Run, state: Progress, lr: float) -> Look:
-    """Validate the averaged weights, and keep them if they are the best until now."""
+def evaluate(run: Run, state: RunState, lr: float) -> Evaluation:
+    """Validate the averaged weights, and keep them if they are the best so far."""
     loss = float(run.loss_sum) / (state.step - state.since)
     run.loss_sum.zero_()
     state.since = state.step
@@ -228,11 +232,11 @@ def take_look(run: Run, state: Progress, lr: float) -> Look:
         best = state.best_score is None or accuracy.score > state.best_score
         if best:
             state.best_score, state.best_state = accuracy.score, weights
-    look = Look(
+    evaluation = Evaluation(
         step=state.step,
         epoch=round(state.step / run.steps_per_epoch, 2),
         seconds=round(state.seconds, 2),
-        images=state.step * run.config.shown,
+        images=state.step * run.config.images_per_step,
         loss=loss,
         lr=lr,
         one_shot=None if accuracy is None else accuracy.one,
@@ -241,13 +245,14 @@ def take_look(run: Run, state: Progress, lr: float) -> Look:
         best=best,
         decay=decay,
     )
-    state.looks.append(look)
-    return look
+    state.evaluations.append(evaluation)
+    return evaluation
 
 
-def _choose_view(run: Run, state: Progress) -> dict[View, Accuracy]:
-    """Take the best weights back, and measure them at every candidate view; without validation, at none."""
-    assert state.best_state is not None
+def _choose_view(run: Run, state: RunState) -> dict[View, Accuracy]:
+    """Load the best weights, and evaluate them at every candidate view; without validation, at none."""
+    if state.best_state is None:
+        raise A2LPError("the checkpoint is of the end of the run and has no evaluation. Delete it to train again.")
     net = run.averages[0].net
     net.load_state_dict(state.best_state)
     return {} if run.validation is None else {view: run.accuracy(net, view) for view in run.config.views}
@@ -265,7 +270,7 @@ def _fastest_convolutions() -> Iterator[None]:
 
 
 def _describe(part: str, images: ImageSet | None, workers: int) -> dict[str, str | None]:
-    """What a record says of the images, in words and by their content."""
+    """Entries of the record on the images: a description, and a hash of their content."""
     if images is None:
         return {part: None}
     classes = 0 if images.labels is None else len(set(images.labels.tolist()))

@@ -18,17 +18,15 @@ from torch.nn import functional as F
 from a2lp.images.training.config import TrainConfig
 
 
-class Classifier(nn.Module):  # type: ignore[misc]
-    """A network with linear heads for the base classes and for the four rotations.
+class Trunk(nn.Module):  # type: ignore[misc]
+    """A network whose stages can mix images.
 
     ``stages`` are what ``features`` runs: the network's own, or compiled ones that share its weights.
     """
 
-    def __init__(self, net: Any, n_classes: int) -> None:
+    def __init__(self, net: Any) -> None:
         super().__init__()
         self.net = net
-        self.classes = nn.Linear(net.dim, n_classes)
-        self.rotations = nn.Linear(net.dim, 4)
         self.stages: Sequence[Callable[[Tensor], Tensor]] = list(net.stages)
 
     def features(self, x: Tensor, mix: Mix | None) -> Tensor:
@@ -40,6 +38,15 @@ class Classifier(nn.Module):  # type: ignore[misc]
             x = stage(x.contiguous(memory_format=torch.channels_last))
         features: Tensor = self.net.pool(x)
         return features
+
+
+class Classifier(Trunk):
+    """A network with linear heads for the base classes and for the four rotations."""
+
+    def __init__(self, net: Any, n_classes: int) -> None:
+        super().__init__(net)
+        self.classes = nn.Linear(net.dim, n_classes)
+        self.rotations = nn.Linear(net.dim, 4)
 
 
 @dataclass(frozen=True)
@@ -76,7 +83,7 @@ def neighbours(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Batch:
-    """What a step shows: m images, then all four rotations of others.
+    """The images of a step: m images, then all four rotations of others.
 
     Attributes
     ----------
@@ -105,13 +112,16 @@ def draw_mix(config: TrainConfig, step: int, n_stages: int) -> Mix | None:
     """How step ``step`` mixes: the same for a seed and a step, whatever came before."""
     if config.mixup == 0:
         return None
-    rng = np.random.default_rng((config.seed, step))  # on the host: the choice of a stage decides what is launched
+    rng = np.random.default_rng((config.seed, step))  # on the host, which launches what comes after the chosen stage
     share = float(rng.beta(config.mixup, config.mixup))
     return Mix(int(rng.integers(n_stages)), share, config.batch)
 
 
-def loss(model: Classifier, batch: Batch, config: TrainConfig) -> Tensor:
-    """Mixed cross-entropy + cross-entropy of rotated images + ``rotation_weight`` x that of their rotations."""
+def loss(model: Classifier, batch: Batch, config: TrainConfig, teacher: Tensor | None = None) -> Tensor:
+    """Mixed cross-entropy + cross-entropy of rotated images + ``rotation_weight`` x that of their rotations.
+
+    Where there are a teacher's logits (b, c), ``distil_weight`` of each part on classes is the divergence from them.
+    """
     features = model.features(batch.images, batch.mix)
     logits = model.classes(features)
     m = config.batch
@@ -119,10 +129,22 @@ def loss(model: Classifier, batch: Batch, config: TrainConfig) -> Tensor:
     if batch.mix is not None:
         share, others = batch.mix.share, neighbours(batch.labels[:m])
         total = share * total + (1 - share) * _cross_entropy(logits[:m], others, config)
+    total = _distilled(total, logits[:m], None if teacher is None else teacher[:m], config)
     if config.rotated:
-        total = total + _cross_entropy(logits[m:], batch.labels[m:], config)
+        rotated = _cross_entropy(logits[m:], batch.labels[m:], config)
+        total = total + _distilled(rotated, logits[m:], None if teacher is None else teacher[m:], config)
         total = total + config.rotation_weight * F.cross_entropy(model.rotations(features[m:]), batch.turns)
     return total
+
+
+def _distilled(loss: Tensor, student: Tensor, teacher: Tensor | None, config: TrainConfig) -> Tensor:
+    """The loss, with a part of it replaced by the divergence from the teacher's softened predictions."""
+    if teacher is None:
+        return loss
+    t, weight = config.distil_temperature, config.distil_weight
+    targets = (teacher.float() / t).softmax(1)
+    divergence = F.kl_div((student.float() / t).log_softmax(1), targets, reduction="batchmean")
+    return (1 - weight) * loss + weight * t * t * divergence
 
 
 def _cross_entropy(logits: Tensor, labels: Tensor, config: TrainConfig) -> Tensor:

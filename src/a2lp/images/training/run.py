@@ -1,4 +1,4 @@
-"""One run on its device: base images, network, optimiser and averaged weights, and what a step does to them."""
+"""One run on its device: base images, network, optimizer and averaged weights, and the training step."""
 
 from __future__ import annotations
 
@@ -12,21 +12,26 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from a2lp.checks import shown
 from a2lp.errors import InputError
+from a2lp.files import reason
 from a2lp.images.backbones import network
 from a2lp.images.datasets import ImageSet
 from a2lp.images.training.augment import Normalise, augment
 from a2lp.images.training.average import Average, State, recalibrate
 from a2lp.images.training.config import TrainConfig
 from a2lp.images.training.recipes import Batch, Classifier, assemble, draw_mix, loss
+from a2lp.images.training.teacher import Teacher
 from a2lp.images.training.validate import Accuracy, Validation
+from a2lp.torch_files import check_like, restore_optimizer
 
 _LOG = logging.getLogger(__name__)
-_EPOCH, _STEP, _RECALIBRATION = range(3)  # separate streams of random numbers
+_EPOCH, _STEP, _RECALIBRATION, _TEACHER = range(4)  # separate streams of random numbers
+_TEACHER_BATCH = 512
 
 
 class Candidate(NamedTuple):
-    """Weights that a look may keep."""
+    """Weights that an evaluation chooses from."""
 
     decay: float  # of the average
     batch_norm: str  # ``averaged`` or ``recalibrated``
@@ -35,10 +40,10 @@ class Candidate(NamedTuple):
 
 
 class Run:
-    """Everything of a run that lives on the device.
+    """The part of a run that is on the device.
 
     Nothing in ``step`` waits for the device: no value is read back, and random numbers are drawn there. They are a
-    function of the seed and of the step, so that a run that goes on after a kill needs nothing of their past.
+    function of the seed and of the step, so a run that continues after a kill draws the same ones.
 
     Parameters
     ----------
@@ -74,6 +79,7 @@ class Run:
         self.pixels = torch.from_numpy(base.pixels(config.kept, workers)).to(device)
         self.labels = torch.from_numpy(labels.astype(np.int64)).to(device)
         self.loss_sum = torch.zeros((), device=device)
+        self.teacher = self._make_teacher(len(classes)) if config.teacher else None
         self.bfloat16 = config.precision == "bfloat16" or (config.precision == "auto" and device.type == "cuda")
 
     def step(self, step: int, lr: float) -> None:
@@ -89,23 +95,27 @@ class Run:
         self.loss_sum += value.detach()
 
     def compile(self) -> str:
-        """Compile the stages and run them once, all of it before the clock starts; says what came of it."""
+        """Compile the stages and run them once, before the clock starts; return a note for the record."""
         if self.device.type != "cuda":
             return "not compiled: no GPU"
         eager, before = self.model.stages, [buffer.clone() for buffer in self.model.buffers()]
         # not dynamic: all stages share their code, and other shapes of another stage must not make theirs variable
         self.model.stages = [torch.compile(stage, dynamic=False) for stage in eager]
-        said = "compiled"
+        if self.teacher is not None:
+            self.teacher.stages = [torch.compile(stage, dynamic=False) for stage in self.teacher.stages]
+        note = "compiled"
         try:
             self._warm_up()
         except Exception as error:  # the compiler, its compiler, or its cache: each raises its own
-            said = f"not compiled: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
-            _LOG.warning("%s; training goes on without, a fifth slower", said)
+            note = f"not compiled: {reason(error)}"
+            _LOG.warning("%s; training continues without, a fifth slower", note)
             self.model.stages = eager
+            if self.teacher is not None:
+                self.teacher.stages = list(self.teacher.net.stages)
             self._warm_up()
         for buffer, value in zip(self.model.buffers(), before, strict=True):
             buffer.copy_(value)
-        return said
+        return note
 
     def accuracies(self, step: int) -> Iterator[Candidate]:
         """Accuracy on validation classes of each average, with averaged and with new batch norm statistics."""
@@ -126,7 +136,7 @@ class Run:
             return self.validation.accuracy(net, view)
 
     def tensors(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The tensors of a checkpoint."""
         averages = [average.net.state_dict() for average in self.averages]
         return {
             "model": self.model.state_dict(),
@@ -136,11 +146,12 @@ class Run:
         }
 
     def restore(self, tensors: dict[str, Any]) -> None:
-        """Go on from what a checkpoint kept."""
+        """Continue from the tensors of a checkpoint; InputError where they are not of this run."""
+        check_like(tensors, self.tensors() | {"optimizer": dict}, "tensors")
+        restore_optimizer(self.optimizer, tensors["optimizer"])
         self.model.load_state_dict(tensors["model"])
         for average, state in zip(self.averages, tensors["averages"], strict=True):
             average.net.load_state_dict(state)
-        self.optimizer.load_state_dict(tensors["optimizer"])
         self.loss_sum.copy_(tensors["loss_sum"])
 
     def _batch(self, step: int) -> Batch:
@@ -151,7 +162,7 @@ class Run:
         return assemble(images, self.labels[rows], self.config, mix)
 
     def _rows(self, step: int) -> Tensor:
-        """Which images a step draws: the next ones of this epoch's order; what is left at its end is not drawn."""
+        """The images of a step: the next ones in the order of this epoch; those left at its end are not drawn."""
         epoch, place = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             self._seed(_EPOCH, epoch)
@@ -168,7 +179,18 @@ class Run:
 
     def _loss(self, batch: Batch) -> Tensor:
         with self._autocast():
-            return loss(self.model, batch, self.config)
+            soft = None
+            if self.teacher is not None:
+                with torch.no_grad():
+                    soft = self.teacher.logits(batch.images, batch.mix)
+            return loss(self.model, batch, self.config, soft)
+
+    def _make_teacher(self, n_classes: int) -> Teacher:
+        """The teacher, with class means of every base image, augmented once."""
+        self._seed(_TEACHER, 0)
+        rows = torch.arange(len(self.labels), device=self.device).split(_TEACHER_BATCH)
+        images = (self.normalise(augment(self.pixels[some], self.config, self.generator)) for some in rows)
+        return Teacher(self.config, zip(images, (self.labels[some] for some in rows), strict=True), n_classes)
 
     def _warm_up(self) -> None:
         batch = self._batch(0)
@@ -177,7 +199,7 @@ class Run:
             self._loss(replace(batch, mix=mix)).backward()
             self.optimizer.zero_grad(set_to_none=True)
         if self.validation is not None:
-            for _ in self.accuracies(0):  # its shapes are tuned here too, and what is wrong with it shows before hours
+            for _ in self.accuracies(0):  # its shapes are tuned here too, and its faults show before hours of training
                 pass
         torch.cuda.synchronize(self.device)
 
@@ -192,7 +214,7 @@ class Run:
 
 
 def _try_sizes(net: nn.Module, config: TrainConfig) -> None:
-    """Show a copy of the network every size that it will see, so that one it cannot take is named before hours."""
+    """Try every input size on a copy of the network, so that one it cannot take is named before hours of training."""
     tried = copy.deepcopy(net)
     sizes = {"size": config.size} | {f"view {view}": view.output for view in config.views}
     for what, side in sizes.items():
@@ -202,8 +224,8 @@ def _try_sizes(net: nn.Module, config: TrainConfig) -> None:
                 tried(torch.zeros(2, 3, side, side))
         except (RuntimeError, TypeError, ValueError) as error:
             raise InputError(
-                f"{config.backbone} with options={config.options} cannot take {what}, {side} x {side} pixels "
-                f"({' '.join(str(error).split())[:160]}). Choose another size, or other options."
+                f"{config.backbone} with options={shown(config.options)} cannot take {what}, {side} x {side} pixels "
+                f"({reason(error)}). Choose another size, or other options."
             ) from error
 
 

@@ -1,4 +1,4 @@
-"""How far a run is, by steps or by the clock, and what the learning rate is there."""
+"""How much of a run is done, by steps or by the clock, and its learning rate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from a2lp.images.training.config import TrainConfig
 
 @dataclass(frozen=True)
 class Schedule:
-    """The plan of a run.
+    """The schedule of a run.
 
     Attributes
     ----------
@@ -22,7 +22,7 @@ class Schedule:
     steps_per_epoch: int
 
     def done(self, step: int, seconds: float) -> float:
-        """Which part of the schedule lies behind, after ``step`` steps and ``seconds`` seconds."""
+        """The part of the schedule that is done after ``step`` steps and ``seconds`` seconds."""
         if self.config.epochs is not None:
             return step / max(1, round(self.config.epochs * self.steps_per_epoch))
         assert self.config.minutes is not None
@@ -32,9 +32,9 @@ class Schedule:
         """Whether the run ends here."""
         return done >= self.config.stop * (1 - 1e-9)
 
-    def looks_due(self, done: float) -> int:
-        """How many looks should have been taken by now; they are spread evenly over the run."""
-        return math.floor(min(1.0, done / self.config.stop) * self.config.looks + 1e-9)
+    def evaluations_due(self, done: float) -> int:
+        """How many evaluations should have been made by now; they are spread evenly over the run."""
+        return math.floor(min(1.0, done / self.config.stop) * self.config.evaluations + 1e-9)
 
     def lr(self, step: int, done: float) -> float:
         """The learning rate of step ``step`` (from 0)."""

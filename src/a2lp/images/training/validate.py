@@ -27,19 +27,19 @@ _TASKS = 100  # tasks scored at once
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Percent of queries that were right, at one shot and at five."""
+    """Percent of correct queries at one shot and at five."""
 
     one: float
     five: float
 
     @property
     def score(self) -> float:
-        """What snapshots and views are chosen by."""
+        """The criterion by which snapshots and views are chosen."""
         return self.one + self.five
 
 
 class Validation:
-    """The same tasks at every look.
+    """Few-shot tasks of validation classes, the same at every evaluation.
 
     Parameters
     ----------
@@ -54,18 +54,18 @@ class Validation:
     def __init__(self, images: ImageSet, config: TrainConfig, device: torch.device, workers: int) -> None:
         if images.labels is None:
             raise InputError(f"{images.name!r} has no labels; validation needs the class of each image.")
-        rows = _some_of_each(images.labels, config.look_images, config.seed)
+        rows = _some_of_each(images.labels, config.evaluation_images, config.seed)
         self.images, labels = images.select(rows), images.labels[rows]
         self.device, self.workers = device, workers
-        sizes = {"n_way": 5, "n_query": 15, "n_tasks": config.look_tasks, "class_names": images.classes}
+        sizes: dict[str, Any] = {"n_tasks": config.evaluation_tasks, "class_names": images.classes}
         self.tasks = [draw("balanced", labels, seed=config.seed, n_shot=shots, **sizes) for shots in SHOTS]
         self.normalise = Normalise(config, device)
         self._pixels = (config.views[0], self._read(config.views[0]))
 
     def accuracy(self, net: nn.Module, view: View) -> Accuracy:
         """Accuracy of a network in eval mode, of L2-normalised features averaged over the image and its mirror."""
-        known, pixels = self._pixels
-        features = embed(net, pixels if view == known else self._read(view), self.normalise)
+        first, pixels = self._pixels
+        features = embed(net, pixels if view == first else self._read(view), self.normalise)
         return Accuracy(*(nearest_mean(features, tasks) for tasks in self.tasks))
 
     def _read(self, view: View) -> Tensor:
@@ -83,15 +83,15 @@ def embed(net: nn.Module, pixels: Tensor, normalise: Normalise) -> Tensor:
 
 
 def nearest_mean(features: Tensor, tasks: TaskList) -> float:
-    """Percent of queries whose nearest class mean is their own class's."""
-    right = torch.zeros((), device=features.device)
+    """Percent of queries whose nearest class mean is that of their own class."""
+    correct = torch.zeros((), device=features.device)
     for support, query, labels in _on_device(tasks, features.device):
         b, _ = support.shape
         means = features[support].view(b, tasks.n_shot, tasks.n_way, -1).mean(1)  # (b, way, d): the class is fastest
         queries = features[query]  # (b, q, d)
         nearness = 2 * queries @ means.mT - means.square().sum(2)[:, None, :]  # -|x - w|^2 + |x|^2
-        right += (nearness.argmax(2) == labels).sum()
-    return 100 * float(right) / tasks.query.size
+        correct += (nearness.argmax(2) == labels).sum()
+    return 100 * float(correct) / tasks.query.size
 
 
 def _on_device(tasks: TaskList, device: torch.device) -> Iterator[tuple[Tensor, Tensor, Tensor]]:

@@ -1,0 +1,147 @@
+"""Records that belong to cells of the paper's tables."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from a2lp.bench.published import FeatureSource, feature_source
+from a2lp.bench.records import Record
+from a2lp.bench.statistics import Estimate, paired_difference
+from a2lp.methods.registry import list_methods, method_class
+
+PREPROCESS = ("l2", "plc")
+PROTOCOL = {"n_way": 5, "queries_per_task": 75, "sampler": "balanced"}
+N_TASKS = 1000  # the paper's
+PAIR = ("a2lp", "lp")  # whose paired difference every table has
+# the entries of a configuration that are read here, and their types
+_CONFIG: dict[str, Any] = {"n_way": int, "queries_per_task": int, "sampler": str, "n_shot": int, "preprocess": str}
+_CONFIG |= {"method": str, "params": dict, "features": str, "features_sha256": str, "tasks_sha256": str}
+
+
+class PaperCell(NamedTuple):
+    """One cell of the paper's tables: features, shots, preprocessing, method."""
+
+    source: FeatureSource
+    n_shot: int
+    preprocess: str
+    method: str
+
+
+@dataclasses.dataclass(frozen=True)
+class PaperRecords:
+    """Our record for each cell of the paper's tables that has one.
+
+    Attributes
+    ----------
+    records : dict
+        Records of the same features and shots are of the same tasks, so that they can be paired.
+    left_out : Counter
+        How many records belong to no cell, by reason.
+    """
+
+    records: Mapping[PaperCell, Record]
+    left_out: Counter[str]
+
+    def of(self, source: FeatureSource) -> list[Record]:
+        """The records of one dataset and network."""
+        return [record for cell, record in self.records.items() if cell.source == source]
+
+    @property
+    def sources(self) -> list[FeatureSource]:
+        """The datasets and networks that there are records of."""
+        return list(dict.fromkeys(cell.source for cell in self.records))
+
+    def pair(self, cell: PaperCell) -> tuple[Record, Record] | None:
+        """The records of A2LP and LP where a cell has both."""
+        one, other = (self.records.get(cell._replace(method=method)) for method in PAIR)
+        return None if one is None or other is None else (one, other)
+
+    def gain(self, cell: PaperCell) -> Estimate | None:
+        """The paired difference of A2LP to LP, where there are both."""
+        pair = self.pair(cell)
+        return None if pair is None else paired_difference(pair[0].accuracies, pair[1].accuracies)
+
+
+def select_records(records: Iterable[Record]) -> PaperRecords:
+    """The records that belong to cells of the paper's tables.
+
+    Where several lists of features or tasks would do for the same cells, the one with the most tasks is taken, then
+    the one with more records, then the latest: never a mixture, and never by accuracy.
+    """
+    left_out: Counter[str] = Counter()
+    candidates: list[tuple[PaperCell, Record]] = []
+    for record in records:
+        cell = _paper_cell(record)
+        if isinstance(cell, PaperCell):
+            candidates.append((cell, record))
+        else:
+            left_out[cell] += 1
+    candidates = _one_origin(candidates, lambda cell: cell.source, "features_sha256", left_out)
+    candidates = _one_origin(candidates, lambda cell: (cell.source, cell.n_shot), "tasks_sha256", left_out)
+    latest_last = sorted(candidates, key=lambda pair: pair[1].date)
+    return PaperRecords(dict(latest_last), left_out)
+
+
+def _paper_cell(record: Record) -> PaperCell | str:
+    """The cell that a record belongs to, or why it belongs to none."""
+    config = record.config
+    if "study" in config:
+        return "curves of the report, not a cell"
+    if not all(isinstance(config.get(name), kind) for name, kind in _CONFIG.items()):
+        return "a configuration that is not that of a cell"
+    if not record.whole:
+        return "a limit of time stopped it before its last task"
+    if any(config[key] != value for key, value in PROTOCOL.items()):
+        return "other tasks than 5-way with 15 queries of each class"
+    if config["preprocess"] not in PREPROCESS:
+        return f"preprocessing other than {' and '.join(PREPROCESS)}"
+    if config["method"] not in list_methods():
+        return f"a method that is not installed: {config['method']}"
+    if not _has_defaults(config):
+        return "parameters other than the defaults"
+    source = feature_source(config["features"])
+    if source is None:
+        return f"features other than novel classes of the paper's datasets: {config['features']}"
+    return PaperCell(source, config["n_shot"], config["preprocess"], config["method"])
+
+
+def _has_defaults(config: Mapping[str, Any]) -> bool:
+    """Whether a method ran with its defaults; which engine ran it does not matter, and arrays are data."""
+    defaults = _defaults(config["method"]) | {"preprocess": config["preprocess"]}
+    changed = (value for name, value in config["params"].items() if name != "engine" and defaults.get(name) != value)
+    return all(str(value).startswith("sha256:") for value in changed)
+
+
+@cache
+def _defaults(method: str) -> dict[str, Any]:
+    fields = dataclasses.fields(method_class(method))
+    values = {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
+    defaults: dict[str, Any] = json.loads(json.dumps(values))  # tuples are lists in a record
+    return defaults
+
+
+def _one_origin(
+    candidates: Sequence[tuple[PaperCell, Record]],
+    group: Callable[[PaperCell], Any],
+    origin: str,
+    left_out: Counter[str],
+) -> list[tuple[PaperCell, Record]]:
+    """Keep, of each group of cells, the records of one origin: one file of features, or one list of tasks."""
+    groups: dict[Any, dict[str, list[Record]]] = {}
+    for cell, record in candidates:
+        groups.setdefault(group(cell), {}).setdefault(record.config[origin], []).append(record)
+    chosen = {name: max(found.items(), key=lambda pair: _precedence(pair[1]))[0] for name, found in groups.items()}
+    kept = [(cell, record) for cell, record in candidates if record.config[origin] == chosen[group(cell)]]
+    if len(kept) < len(candidates):
+        left_out[f"others of the same cells have more tasks, or are later ({origin})"] += len(candidates) - len(kept)
+    return kept
+
+
+def _precedence(records: Sequence[Record]) -> tuple[int, int, str]:
+    most = max(record.config["n_tasks"] for record in records)
+    return most, len(records), max(record.date for record in records)

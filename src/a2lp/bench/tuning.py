@@ -1,0 +1,213 @@
+"""Try one method's parameters on a grid, and rank them: what ``a2lp sweep`` does.
+
+Which classes parameters are chosen on is always stated; they are never silently those that a test is reported on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from a2lp.bench.comparison import base_statistics
+from a2lp.bench.protocol import OWN, Params, draw_episodes, plan
+from a2lp.bench.records import Record, RecordStore
+from a2lp.bench.run import Progress, run
+from a2lp.bench.tables import Entry, FlatRow, Row, Section, Table, describe, flat_row, plus_minus, to_markdown
+from a2lp.checks import require_name
+from a2lp.errors import InputError
+from a2lp.features import BaseStatistics, FeatureSet, load
+from a2lp.files import write_text
+
+CLASSES = ("validation", "all")
+
+_SPLIT_SEED = 0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sweep:
+    """The records of a sweep, ranked.
+
+    Attributes
+    ----------
+    records : list of Record
+        One for each combination of values and number of shots.
+    swept : list of str
+        The parameters that were varied.
+    classes : str
+        A sentence that says which classes the parameters were tried on.
+    """
+
+    records: list[Record]
+    swept: list[str]
+    classes: str
+
+    @cached_property
+    def table(self) -> Table:
+        """Rows are combinations of values, the best first; columns are shots, and their mean."""
+        config = self.records[0].config
+        shots = [record.config["n_shot"] for record in self._ranked[0][1]]
+        rows = []
+        for rank, (params, members) in enumerate(self._ranked):
+            texts = [plus_minus(*record.accuracy) for record in members]
+            if len(members) > 1:
+                texts.append(f"{_mean_over_shots(members):.2f}")
+            label = " ".join(f"{name}={value}" for name, value in params.items())
+            rows.append(Row(label, tuple(Entry(text, best=rank == 0) for text in texts)))
+        names = [f"{k}-shot" for k in shots] + (["mean"] if len(shots) > 1 else [])
+        group = "" if "preprocess" in self.swept else config["preprocess"]
+        columns = tuple((group, name) for name in names)
+        return Table(f"{config['method']}: {describe(config)}", columns, (Section("accuracy, %", tuple(rows)),))
+
+    @cached_property
+    def rows(self) -> list[FlatRow]:
+        """One flat dictionary for each record, best parameters first, by mean accuracy over the numbers of shots."""
+        return [
+            flat_row(record) | {"rank": rank, "mean_over_shots": _mean_over_shots(members)} | params
+            for rank, (params, members) in enumerate(self._ranked, start=1)
+            for record in members
+        ]
+
+    def __repr__(self) -> str:
+        return f"Sweep({len(self.records)} records: {self.table.title})"
+
+    def __str__(self) -> str:
+        return f"{to_markdown(self.table)}\n\n{self.classes}"
+
+    @cached_property
+    def _ranked(self) -> list[tuple[FlatRow, list[Record]]]:
+        """Records grouped by the swept parameters, the best group first."""
+        groups: dict[str, tuple[FlatRow, list[Record]]] = {}
+        for record in self.records:
+            params = {name: record.config["params"][name] for name in self.swept}
+            groups.setdefault(json.dumps(params), (params, []))[1].append(record)
+        return sorted(groups.values(), key=lambda group: -_mean_over_shots(group[1]))
+
+
+def sweep(
+    method: str,
+    grid: Mapping[str, Sequence[Any]],
+    features: str = "cub",
+    *,
+    classes: str = "validation",
+    n_shot: Sequence[int] = (1, 5),
+    n_way: int = 5,
+    n_query: int = 15,
+    n_tasks: int = 200,
+    sampler: str = "balanced",
+    seed: int | None = None,
+    preprocess: str = OWN,
+    params: Mapping[str, Params] | None = None,
+    base: str | Path | BaseStatistics | None = None,
+    engine: str = "auto",
+    device: str = "cpu",
+    out: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Sweep:
+    """Run a method with every combination of some values, and rank them by mean accuracy over the shots.
+
+    Parameters
+    ----------
+    method : str
+        The method whose parameters are varied.
+    grid : mapping
+        Values to try, by parameter.
+    features : str
+        A bundled set or a feature file.
+    classes : {"validation", "all"}
+        Which classes to try them on; see ``tuning_set``.
+    out : path, optional
+        A folder for records and ``sweep.md``.
+
+    Other parameters are as for ``compare``.
+    """
+    params = params or {}
+    for name in params:
+        require_name("method or sampler with parameters", name, [method, sampler])
+    if not grid:
+        raise InputError(
+            "the grid is empty; a sweep needs something to vary. Give a parameter and its values, such as "
+            "--grid alpha=0.5,0.8."
+        )
+    store = None if out is None else RecordStore(out, ("sweep.md",))
+    vectors, sentence = tuning_set(features, classes)
+    sizes = {"n_tasks": n_tasks, "n_way": n_way, "n_query": n_query}
+    episodes = draw_episodes(vectors, [sampler], n_shot, params, **sizes, seed=seed)
+    own = params.get(method, {})
+    variants = [
+        (method, {**own, **dict(zip(grid, values, strict=True))}) for values in itertools.product(*grid.values())
+    ]
+    statistics = base_statistics(base, features)
+    cells = plan(episodes, variants, [preprocess], base=statistics, engine=engine, device=device)
+    found = Sweep(run(cells, store, progress), list(grid), sentence)
+    if store is not None:
+        write_text(store.folder.parent / "sweep.md", f"{found}\n")
+    return found
+
+
+def tuning_set(source: str, which: str = "validation") -> tuple[FeatureSet, str]:
+    """The features to choose parameters on, and a sentence that says which classes they are.
+
+    Parameters
+    ----------
+    source : str
+        A bundled name or a file, as for ``load``.
+    which : {"validation", "all"}
+        ``"validation"``: the set itself if its ``about`` says that it is one, else the file beside it whose name has
+        ``val`` for ``test``, else a fixed random half of its classes. ``"all"``: every class.
+    """
+    require_name("choice of classes", which, CLASSES)
+    features = load(source)
+    if features.about.get("split") in ("val", "validation"):
+        return features, f"Tuned on the {features.n_classes} validation classes of {features.name}."
+    if which == "all":
+        return features, (
+            f"Tuned on all {features.n_classes} classes of {features.name}: the accuracy of the winner is not a test "
+            "result, and must not be reported as one."
+        )
+    beside = Path(source).with_name(Path(source).name.replace("test", "val"))
+    if beside != Path(source) and beside.is_file():
+        features = load(str(beside))
+        return (
+            features,
+            f"Tuned on the {features.n_classes} classes of {beside.name}, the validation file beside {source}.",
+        )
+    return _half(features)
+
+
+def _half(features: FeatureSet) -> tuple[FeatureSet, str]:
+    if features.labels is None:
+        raise InputError(
+            f"features {features.name!r} have no labels; parameters are chosen on labelled classes. Add labels."
+        )
+    values = np.unique(features.labels)
+    if len(values) < 4:
+        raise InputError(
+            f"features {features.name!r} have {len(values)} classes, too few to keep half of them for a test. "
+            "Use --classes all, and do not report the result as a test."
+        )
+    chosen = np.sort(np.random.default_rng(_SPLIT_SEED).permutation(values)[: len(values) // 2])
+    rows = np.isin(features.labels, chosen)
+    half = dataclasses.replace(
+        features,
+        features=features.features[rows],
+        labels=features.labels[rows],
+        files=None if features.files is None else tuple(np.array(features.files)[rows].tolist()),
+        name=f"{features.name}[half]",
+    )
+    names = ", ".join(features.class_name(int(c)) for c in chosen[:3])
+    return half, (
+        f"{features.name} has no validation classes. Tuned on a fixed half of its classes, {len(chosen)} of "
+        f"{len(values)} ({names}, ...): an accuracy on all classes afterwards is not a clean test result."
+    )
+
+
+def _mean_over_shots(records: Sequence[Record]) -> float:
+    return sum(record.accuracy.mean for record in records) / len(records)

@@ -1,0 +1,205 @@
+"""The loop as one CUDA launch: a thread block to a task, all steps inside; for float32 torch tensors on a GPU.
+
+CUDA C++ through NVRTC, which every CUDA build of torch brings: Triton comes with torch too, but a Cholesky factor, a
+merge of sorted lists and substitutions with shuffles have no words in it; CuPy would be another 137 MB to install.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from a2lp.arrays import chunks, collect, is_torch, namespace
+from a2lp.engines.contract import Engine, Points, Result, Settings
+from a2lp.kernels import cuda
+from a2lp.losses import CROSS_ENTROPY, NUMERICS
+from a2lp.optimizers import Adam
+
+WARPS, PIECE = 8, 8  # of a task; and as in the kernel, dimensions of a warp's piece
+_CHUNK_BYTES = 2 << 30
+# Steps that a block gives a task before it takes another, where there are more tasks than blocks. With whole tasks the
+# last blocks would end alone; to take a task up again costs less than one step.
+_PART = 50
+
+
+class _Params(ctypes.Structure):
+    """``Params`` of the kernel."""
+
+    _FLOATS = ("alpha", "gamma", "tau", "scale", "lr", "beta1", "beta2", "eps", "loss_tol")
+    _INTEGERS = ("steps", "updates", "loss", "adam", "tasks", "parts", "part")
+    _fields_ = [*((name, ctypes.c_float) for name in _FLOATS), *((name, ctypes.c_int) for name in _INTEGERS)]
+
+
+def run(points: Points, settings: Settings) -> Result:
+    """Solve a batch of tasks in float32."""
+    (b, n, d), s = points.vectors.shape, points.codes.shape[1]
+    m = n - s
+    per_task = 4 * (2 * m * _padded(d) + 2 * m * m + 5 * s * _padded(d) + settings.steps)
+    parts = chunks(b, max(1, _CHUNK_BYTES // per_task))
+    joined: Result = collect(b, (_solve(points.part(part), settings) for part in parts))
+    return joined
+
+
+def refusal(points: Points, settings: Settings) -> str | None:
+    """Why the kernel cannot run these tasks, or None if it can."""
+    vectors = points.vectors
+    xp = namespace(vectors)
+    if not (is_torch(xp) and vectors.is_cuda):
+        return "it takes torch tensors on a CUDA device"
+    if vectors.dtype != xp.float32:
+        return f"it computes in float32, and these are {vectors.dtype}"
+    if settings.renormalize or settings.grad_tol is not None:
+        return "renormalize and grad_tol need the whole gradient before any of the step, and it makes both tile by tile"
+    if settings.loss != CROSS_ENTROPY:
+        return "it knows the paper's cross-entropy only, and this loss has other terms"
+    (_, n, d), s = vectors.shape, points.codes.shape[1]
+    needs = _shared_bytes(s, n - s, d, points.n_classes, min(settings.n_neighbors, n - 1))
+    has = cuda.shared_limit(vectors.device)
+    if needs > has:
+        return f"a task of {s} + {n - s} points needs {needs} bytes of shared memory; a block of this device has {has}"
+    return cuda.available()
+
+
+FUSED_CUDA = Engine(
+    "fused_cuda", run, "float32 tensors on a GPU: all steps of all tasks in one launch, a block to a task", refusal
+)
+
+
+def _padded(d: int) -> int:
+    """As many whole pieces for every warp."""
+    return -(-d // (PIECE * WARPS)) * PIECE * WARPS
+
+
+def _shared_bytes(s: int, m: int, d: int, c: int, k: int) -> int:
+    """What the kernel's pointers add up to."""
+    n, anchors, points = s + m, _sixteens(s), _sixteens(m)
+    factors = (16 if s <= 8 else 2 * anchors) * (points + anchors + 8) // 2
+    sums = s * (points + anchors + 8)
+    scratch = -(-max(n * (n | 1), sums) // 4) * 4
+    floats = WARPS * 2 * PIECE * (points + 2 * s) + s * _padded(d) + scratch + factors
+    floats += s * n + n * ((2 * c) | 1) + s * c + (_near(s, k) + 1) * m + 6 * n + 3 * s + m
+    return 4 * floats + 256  # and what it declares by name
+
+
+def _sixteens(n: int) -> int:
+    """A whole number of the tensor cores' tiles."""
+    return -(-n // 16) * 16
+
+
+def _near(s: int, k: int) -> int:
+    """How many places of a sorted list the anchors can shift, NEAR in the kernel."""
+    return min(k, s + 1)
+
+
+@cache
+def _kernel(device: Any, s: int, m: int, d: int, c: int, k: int, gamma3: bool) -> tuple[cuda.Kernel, int]:
+    """The kernel, and how many of its blocks the device holds."""
+    import torch
+
+    source = files("a2lp.engines.fused_cuda").joinpath("kernel.cu").read_text(encoding="utf-8")
+    major, minor = torch.cuda.get_device_capability(device)
+    shared = _shared_bytes(s, m, d, c, k)
+    # blocks hide each other's waiting; the driver keeps 1 KB of each for itself. A lane has four sums for every tile of
+    # 16 points by 8 anchors, and some 100 registers more.
+    sums = 4 * -(-s // 8) * (_sixteens(m) + _sixteens(s)) // 16
+    fit = (cuda.shared_limit(device) + 1024) // (shared + 1024), 65536 // (32 * WARPS * min(sums + 100, 255))
+    blocks = max(1, min(*fit))
+    sizes = {
+        "S": s, "M": m, "N": s + m, "C": c, "K": k, "DP": d, "GAMMA3": int(gamma3), "WARPS": WARPS, "BLOCKS": blocks,
+    }  # fmt: skip
+    code = cuda.compile_source(source, f"sm_{major}{minor}", sizes)
+    places = blocks * torch.cuda.get_device_properties(device).multi_processor_count
+    return cuda.Kernel(code, "a2lp", shared, threads=32 * WARPS), places
+
+
+def _solve(points: Points, settings: Settings) -> Result:
+    import torch
+
+    (b, n, d), s, c = points.vectors.shape, points.codes.shape[1], points.n_classes
+    m, k = n - s, min(settings.n_neighbors, n - 1)
+    device, dp = points.vectors.device, _padded(d)
+    pad = torch.nn.functional.pad
+    rest = pad(points.rest, (0, dp - d)) if dp > d else points.rest
+    anchors = torch.zeros(b, s, dp, device=device)  # at first the support
+    anchors[:, :, :d] = points.support
+    codes = points.codes.to(torch.int32).contiguous()
+    # what no step changes: similarities of points that stay, and the end of each one's list of the best
+    sim = _full_precision_gram(rest).clamp_(min=0)
+    sim.diagonal(dim1=1, dim2=2).fill_(-1)
+    best = pad(sim.topk(min(k + 1, m), dim=2).values, (0, max(k + 1 - m, 0)), value=-1.0)
+    near = best[:, :, k - _near(s, k) :].transpose(1, 2).contiguous()
+    sim = pad(sim, (0, -m % 4))  # rows of whole 16 bytes
+    magnify = _power_of_two(rest, anchors)
+    pieces = _in_pieces(rest * magnify[:, None, None])
+
+    def empty(*shape: int, dtype: Any = torch.float32) -> Any:
+        return torch.empty(shape, dtype=dtype, device=device)
+
+    moments = torch.zeros(b, dp // PIECE, 2, s, PIECE, device=device)
+    z, losses, taken = empty(b, m + s, c), empty(b, settings.steps), empty(b, dtype=torch.int32)
+    converged, queue, finished = (torch.zeros(n, dtype=torch.int32, device=device) for n in (b, 1, b))
+    with torch.cuda.device(device):
+        kernel, places = _kernel(device, s, m, dp, c, k, settings.gamma == 3)
+    parts = max(1, settings.updates // _PART) if b > places else 1
+    parameters = _Params(
+        settings.alpha, settings.gamma, settings.tau, settings.scale(s), settings.lr, *settings.betas, settings.eps,
+        -1.0 if settings.loss_tol is None else settings.loss_tol,
+        settings.steps, settings.updates, NUMERICS.index(settings.numerics), settings.optimizer == "adam",
+        b, parts, _PART,
+    )  # fmt: skip
+    rates = _rates(device, settings.lr, *settings.betas, settings.updates)
+    arrays = (pieces, magnify, codes, rates, sim, near, moments, z, anchors, losses, taken, converged, queue, finished)
+    with torch.cuda.device(device):
+        stream = torch.cuda.current_stream(device).cuda_stream
+        kernel.launch(min(b, places), stream, [*(ctypes.c_void_p(x.data_ptr()) for x in arrays), parameters])
+    z = torch.cat([z[:, m:], z[:, :m]], dim=1)  # support first again
+    # the arrays that the launch reads are freed to torch's own stream order, so they outlive it
+    return Result(z, anchors[:, :, :d].contiguous(), losses, taken.to(torch.int64), converged.to(torch.bool))
+
+
+@cache
+def _rates(device: Any, lr: float, beta1: float, beta2: float, updates: int) -> Any:
+    """``Adam.rates`` on the device (updates, 2)."""
+    import torch
+
+    beta1, beta2 = torch.tensor([beta1, beta2], dtype=torch.float32).tolist()  # as the kernel has them
+    rates = Adam(lr, (beta1, beta2)).rates(max(updates, 1))
+    return torch.from_numpy(rates).to(device, torch.float32)
+
+
+def _power_of_two(rest: Any, support: Any) -> Any:
+    """What to multiply the points of each task by, so that their largest entry is about 16 (b,).
+
+    Half precision reaches from there 4000 times up, where anchors may go, and 28 bits down, all that float32 has.
+    """
+    import torch
+
+    ends = [torch.stack(x.flatten(1).aminmax(dim=1)).abs().amax(0) for x in (rest, support)]
+    top = torch.maximum(*ends)
+    exponent = torch.frexp(top).exponent.clamp(-60, 60)
+    return torch.ldexp(torch.ones_like(top), 4 - exponent)
+
+
+def _in_pieces(points: Any) -> Any:
+    """The points (b, m, d) as the kernel streams them: (b, d / 8, high or low half, m and padding, 8)."""
+    import torch
+
+    b, m, d = points.shape
+    points = torch.nn.functional.pad(points, (0, 0, 0, _sixteens(m) - m))
+    points = points.reshape(b, _sixteens(m), d // PIECE, PIECE).transpose(1, 2)
+    high = points.to(torch.float16)
+    return torch.stack([high, (points - high).to(torch.float16)], dim=2)
+
+
+def _full_precision_gram(x: Any) -> Any:
+    """X X' without TF32, whatever the caller has set."""
+    import torch
+
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        return x @ x.transpose(1, 2)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before

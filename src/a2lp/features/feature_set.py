@@ -1,0 +1,224 @@
+"""Feature vectors with labels, class names, file names and a description of where they come from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from a2lp.arrays import chunks, to_numpy
+from a2lp.checks import shown
+from a2lp.errors import InputError, ShapeError
+
+NDArray = np.ndarray[Any, Any]
+
+_ROWS = 1 << 16  # vectors that are checked at a time
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FeatureSet:
+    """N vectors of d dimensions, validated when the set is made.
+
+    Parameters
+    ----------
+    features : array (N, d)
+        Finite numbers. float16, float32 and float64 stay what they are; integers become float32.
+    labels : array (N,), optional
+        Positions in ``classes``, or any integers from 0 where there are no ``classes``, or class names. Names
+        without ``classes`` make the sorted ones.
+    classes : sequence of str, optional
+        Class names, all different; more than occur in ``labels`` is fine.
+    files : sequence of str, optional
+        The file that each vector was computed from.
+    name : str
+        What tables and reports call this set.
+    about : dict
+        Where it comes from, as JSON can hold it: ``source``, ``split``, ``terms``, ...
+
+    Examples
+    --------
+    >>> from a2lp.features import FeatureSet
+    >>> FeatureSet([[0.0, 1.0], [1.0, 0.0]], labels=["wren", "auk"], name="birds")
+    FeatureSet('birds': 2 x 2 float64, 2 classes)
+    """
+
+    features: NDArray
+    labels: NDArray | None = None
+    classes: tuple[str, ...] | None = None
+    files: tuple[str, ...] | None = None
+    name: str = "features"
+    about: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        features = _features(self.features)
+        classes = None if self.classes is None else _class_names(self.classes)
+        labels, classes = _labels(self.labels, classes, len(features))
+        files = None if self.files is None else _texts("files", self.files)
+        if files is not None and len(files) != len(features):
+            raise ShapeError(
+                f"files has {len(files)} names and features has {len(features)} rows; give one name for each row."
+            )
+        checked = {"features": features, "labels": labels, "classes": classes, "files": files}
+        for key, value in (checked | {"about": _about(self.about)}).items():
+            object.__setattr__(self, key, value)
+
+    def __repr__(self) -> str:
+        n, d = self.features.shape
+        classes = "no labels" if self.labels is None else f"{self.n_classes} classes"
+        return f"FeatureSet({self.name!r}: {n} x {d} {self.features.dtype}, {classes})"
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @property
+    def n_classes(self) -> int:
+        """How many classes have at least one vector."""
+        return 0 if self.labels is None else len(np.unique(self.labels))
+
+    @property
+    def label_values(self) -> list[Any] | None:
+        """The class name of each row, or its number where classes have no names."""
+        if self.labels is None:
+            return None
+        labels: list[Any] = self.labels.tolist()
+        return labels if self.classes is None else [self.classes[label] for label in labels]
+
+    def class_name(self, label: int) -> str:
+        """The name of a label; the number itself where classes have no names."""
+        if self.classes is None:
+            return str(label)
+        if not 0 <= label < len(self.classes):
+            raise InputError(
+                f"label={shown(label)} has no name; {self.name!r} names the labels 0 to {len(self.classes) - 1}."
+            )
+        return self.classes[label]
+
+
+def _features(values: Any) -> NDArray:
+    try:
+        features = to_numpy(values)
+    except (TypeError, ValueError) as error:
+        raise ShapeError(
+            f"features is not one array of numbers ({error}); it must be (N, d), all vectors of one length."
+        ) from error
+    if features.dtype.kind in "biu":
+        features = features.astype(np.float32)
+    if features.dtype.kind != "f" or features.dtype.itemsize > 8:
+        raise InputError(
+            f"features holds {shown(str(features.dtype))} values; it must hold float16, float32, float64 or integers. "
+            "Convert it with features.astype('float32')."
+        )
+    if features.ndim != 2 or 0 in features.shape:
+        raise ShapeError(
+            f"features has shape {features.shape}; it must be (N, d): one row for each vector, "
+            "at least one row and one column."
+        )
+    for part in chunks(len(features), _ROWS):  # a memory map may be larger than memory
+        finite = np.isfinite(features[part])
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0].tolist()
+            row += part.start
+            raise InputError(
+                f"features[{row}, {column}] (row, column) is {features[row, column]}; features must be finite. "
+                "Drop that row, or find the overflow where the features were made."
+            )
+    # writers hand the memory itself to other libraries, some of which ignore strides and byte order
+    return np.ascontiguousarray(features, dtype=features.dtype.newbyteorder("="))
+
+
+def _labels(values: Any, classes: tuple[str, ...] | None, n: int) -> tuple[NDArray | None, tuple[str, ...] | None]:
+    """Labels as positions in the class names, and those names; made from the labels where they are names."""
+    if values is None:
+        return None, classes
+    # names stay objects: in an array of text, every label would take up as much memory as the longest
+    named = isinstance(values, list | tuple) and any(isinstance(value, str | bytes) for value in values)
+    try:
+        labels = np.array(values, dtype=object) if named else to_numpy(values)
+    except (TypeError, ValueError) as error:
+        raise ShapeError(f"labels is not one array ({error}); it must be ({n},): one label for each row.") from error
+    if labels.shape != (n,):
+        raise ShapeError(f"labels has shape {labels.shape} and features has {n} rows; labels must be ({n},).")
+    if labels.dtype.kind in "USTO":
+        names = _texts("labels", labels)
+        classes = _class_names(sorted(set(names))) if classes is None else classes
+        return _positions(names, classes), classes
+    if labels.dtype.kind not in "iu":
+        raise InputError(
+            f"labels holds {labels.dtype} values; it must hold integers from 0 or class names. "
+            "Convert it with labels.astype(int) or labels.astype(str)."
+        )
+    stop = 2**63 if classes is None else len(classes)
+    wrong = (labels < 0) | (labels >= stop)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        rule = (
+            "labels must be 0 or more and below 2**63"
+            if classes is None
+            else f"there are {stop} class names, so it must be 0 to {stop - 1}"
+        )
+        raise InputError(f"labels[{row}] is {labels[row]}; {rule}. Correct the label, or drop the row.")
+    return labels.astype(np.int64), classes
+
+
+def _positions(names: tuple[str, ...], classes: tuple[str, ...]) -> NDArray:
+    position = {name: i for i, name in enumerate(classes)}
+    for row, name in enumerate(names):
+        if name not in position:
+            raise InputError(
+                f"labels[{row}] is {shown(name)}, which is not one of the {len(classes)} class names. Add it to "
+                "classes, or correct the label."
+            )
+    return np.array([position[name] for name in names], dtype=np.int64)
+
+
+def _class_names(values: Any) -> tuple[str, ...]:
+    names = _texts("classes", values)
+    first: dict[str, int] = {}
+    for i, name in enumerate(names):
+        if not name:
+            raise InputError(
+                f"classes[{i}] is empty; every class needs a name (and every row a label, or none has one)."
+            )
+        if first.setdefault(name, i) != i:
+            raise InputError(
+                f"classes[{first[name]}] and classes[{i}] are both {shown(name)}; class names must differ. "
+                "Put the class number before the name."
+            )
+    return names
+
+
+def _texts(what: str, values: Any) -> tuple[str, ...]:
+    """Text or UTF-8 bytes as a tuple of str that every file format can hold."""
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence | np.ndarray):
+        raise InputError(f"{what} is {shown(values)}; it must be a sequence of text, such as a list of str.")
+    if isinstance(values, np.ndarray) and values.ndim != 1:
+        raise ShapeError(f"{what} has shape {values.shape}; it must have one axis.")
+    texts = []
+    for i, value in enumerate(values.tolist() if isinstance(values, np.ndarray) else values):
+        try:
+            text = value.decode() if isinstance(value, bytes) else value
+            usable = isinstance(text, str) and "\0" not in text and text.encode() is not None
+        except UnicodeError:
+            usable = False
+        if not usable:
+            raise InputError(
+                f"{what}[{i}] is {shown(value)}; it must be text that UTF-8 can write, without NUL characters."
+            )
+        texts.append(str(text))
+    return tuple(texts)
+
+
+def _about(values: Any) -> dict[str, Any]:
+    if not isinstance(values, dict):
+        raise InputError(f"about is {shown(values)}; it must be a dict.")
+    try:
+        # through JSON and back: a copy, and the same as what a file would give
+        about: dict[str, Any] = json.loads(json.dumps(values, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"about cannot be written as JSON ({error}); use text, finite numbers, lists and dicts."
+        ) from error
+    return about

@@ -1,0 +1,158 @@
+"""``ImageSet``: images with their labels, class names and keys, decoded only when they are read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from a2lp.checks import require_name, require_whole, shown
+from a2lp.errors import CorruptImageError, InputError, ShapeError
+from a2lp.images.datasets.decode import Pixels
+from a2lp.images.datasets.memory import check_memory
+from a2lp.images.datasets.resize import resized
+from a2lp.images.datasets.sources import Source, selected
+from a2lp.images.view import View
+
+NDArray = np.ndarray[Any, Any]
+OnCorrupt = Literal["refuse", "skip"]
+
+_CHUNK = 600  # images to a thread at most: the tiles of one mosaic, so that threads seldom want the same one
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ImageSet:
+    """N images.
+
+    Parameters
+    ----------
+    name : str
+        What reports call the set.
+    labels : array (N,) or None
+        Positions in ``classes``; None for images without labels.
+    classes : tuple of str or None
+        Class names, sorted where ``load`` made the set.
+    files : tuple of str
+        A key for each image, all different: the path under the set's root, with forward slashes.
+    source : Source
+        Gives the pixels of rows.
+    """
+
+    name: str
+    labels: NDArray | None
+    classes: tuple[str, ...] | None
+    files: tuple[str, ...]
+    source: Source
+
+    def __post_init__(self) -> None:
+        twice, times = Counter(self.files).most_common(1)[0] if self.files else ("", 0)
+        if times > 1:
+            raise InputError(f"the image {shown(twice)} occurs twice in {self.name!r}; keys must differ. Drop one.")
+        if (self.labels is None) != (self.classes is None):
+            raise InputError(f"{self.name!r} has labels without classes or classes without labels; give both or none.")
+        if self.labels is not None and self.labels.shape != (len(self.files),):
+            raise ShapeError(f"labels has shape {self.labels.shape} for {len(self.files)} images; give one for each.")
+
+    def __repr__(self) -> str:
+        known = "no labels" if self.classes is None else f"{len(self.classes)} classes"
+        return f"ImageSet({self.name!r}: {len(self)} images, {known})"
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def select(self, rows: Sequence[int] | NDArray) -> ImageSet:
+        """The set of these rows, in this order; labels and classes keep their meaning."""
+        index = np.arange(len(self))[np.asarray(rows)]
+        return replace(
+            self,
+            labels=None if self.labels is None else self.labels[index],
+            files=tuple(self.files[row] for row in index.tolist()),
+            source=selected(self.source, index),
+        )
+
+    def digest(self, row: int) -> str:
+        """SHA-256, in hexadecimal, of the encoded image, or of its pixels where they are not encoded."""
+        return self.source.digest(row)
+
+    def fingerprint(self, workers: int = 1) -> str:
+        """SHA-256, in hexadecimal, of all images in their order, with the class of each."""
+        names = [""] * len(self)
+        if self.labels is not None and self.classes is not None:
+            names = [self.classes[label] for label in self.labels.tolist()]
+        whole = hashlib.sha256()
+        with ThreadPoolExecutor(workers) as pool:
+            for digest, name in zip(pool.map(self.digest, range(len(self))), names, strict=True):
+                whole.update(f"{digest} {name}\n".encode())
+        return whole.hexdigest()
+
+    def read(
+        self,
+        rows: Sequence[int] | NDArray,
+        view: View,
+        *,
+        workers: int = 1,
+        on_corrupt: OnCorrupt = "refuse",
+        progress: Callable[[int, int], None] | None = None,
+    ) -> tuple[Pixels, NDArray]:
+        """Decode, resize and crop some images, all of which are held in memory.
+
+        Parameters
+        ----------
+        rows : sequence of int
+            Which ones.
+        view : View
+            The shorter side goes to ``view.resize``, the centre is cropped to ``view.crop`` and, where ``view.size`` is
+            given, resampled to it.
+        workers : int
+            Threads that decode.
+        on_corrupt : {"refuse", "skip"}
+            Whether an image that cannot be decoded raises ``CorruptImageError`` or is left out.
+        progress : callable, optional
+            Called with the number of images done and their total.
+
+        Returns
+        -------
+        pixels : uint8 array (n, size, size, 3)
+        kept : int array (n,)
+            Their rows; all of ``rows`` unless some were skipped.
+        """
+        require_name("choice for corrupt images", on_corrupt, ("refuse", "skip"))
+        require_whole("workers", workers, 1, "It is the number of threads that decode.")
+        wanted = np.asarray(rows, dtype=np.int64)
+        pixels = np.empty((len(wanted), view.output, view.output, 3), dtype=np.uint8)
+        decoded = np.zeros(len(wanted), dtype=bool)
+
+        def work(places: NDArray) -> int:
+            for place in places.tolist():
+                try:
+                    image = self.source.image(int(wanted[place]))
+                except CorruptImageError:
+                    if on_corrupt == "refuse":
+                        raise
+                    continue
+                pixels[place] = resized(image, view)
+                decoded[place] = True
+            return len(places)
+
+        chunk = max(1, min(_CHUNK, -(-len(wanted) // (4 * workers))))
+        order = np.argsort(wanted, kind="stable")  # neighbours share a mosaic, or a part of the disk
+        pool, done = ThreadPoolExecutor(workers), 0
+        try:
+            for future in [pool.submit(work, order[i : i + chunk]) for i in range(0, len(order), chunk)]:
+                done += future.result()
+                if progress is not None:
+                    progress(done, len(wanted))
+        finally:
+            pool.shutdown(cancel_futures=True)
+        return (pixels, wanted) if decoded.all() else (pixels[decoded], wanted[decoded])
+
+    def pixels(self, view: View, workers: int = 1, progress: Callable[[int, int], None] | None = None) -> Pixels:
+        """All images, (N, size, size, 3), as ``read`` gives them; InputError where they would not fit into memory."""
+        side = view.output
+        check_memory(f"the {len(self)} images of {self.name!r} at {side} x {side} pixels", len(self) * side * side * 3)
+        return self.read(range(len(self)), view, workers=workers, progress=progress)[0]

@@ -1,0 +1,140 @@
+"""How kernels are compiled by numba, and where the compiled code is kept.
+
+numba's own cache looks at the file of a function and not at those it calls: after an upgrade, old code of an unchanged
+file would call old code of a changed one. Here the folder is named by a hash of all sources that end up in compiled
+code, and of the versions of numba, llvmlite and a2lp. It lies in the user's cache, since site-packages often cannot be
+written. Folders of other versions are removed when they have not been used for a while.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import numba
+from numba.core import config
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+
+from a2lp._version import __version__
+from a2lp.files import cache_folder
+
+# Sums may be reordered and multiplications fused; NaN, infinities and divisions keep their meaning.
+FAST = {"reassoc", "contract", "nsz"}
+
+# Functions that only compiled code calls: without wrappers for Python they compile in half the time. What computes
+# with fast-math is inlined: a function that stays one is compiled twice, by itself and beside its caller, is linked to
+# the first in the process that compiles and to the second in those that load the cache, and the two would not round
+# alike.
+_COMMON = {"nogil": True, "error_model": "numpy", "_nrt": False}
+_INSIDE = _COMMON | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+part = numba.njit(**_INSIDE)
+fast_part = numba.njit(fastmath=FAST, forceinline=True, **_INSIDE)
+
+_SOURCES = ("kernels", "engines", "loops", "pool/_kernels.py", "graph.py", "losses.py", "optimizers.py")
+_UNUSED_DAYS = 30
+_MOST_FOLDERS = 8
+
+
+def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Decorate a function that Python calls: it is compiled at its first call, and loaded from the cache later.
+
+    ``options`` are numba's, beside those that all kernels share.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        dispatcher = numba.njit(**_COMMON | {"fastmath": FAST} | options)(function)
+        if folder() is not None:
+            dispatcher._cache = _KernelCache(function)
+        return dispatcher
+
+    return decorate
+
+
+@cache
+def source_hash() -> str:
+    """A hash of everything that decides compiled code, but for the processor, which numba looks at itself."""
+    root = Path(__file__).resolve().parents[1]
+    digest = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__} {__version__}".encode())
+    for name in _SOURCES:
+        path = root / name
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            digest.update(str(file.relative_to(root)).encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:24]
+
+
+@cache
+def folder() -> Path | None:
+    """The folder of compiled code; None where none can be written that is this user's alone.
+
+    Compiled code is stored as pickles, so a folder that others can write to is not read.
+    """
+    try:
+        root = Path(config.CACHE_DIR) / "a2lp" if config.CACHE_DIR else cache_folder() / "kernels"
+        found = root / source_hash()
+        new = not found.exists()
+        found.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _private(found) or not os.access(found, os.W_OK | os.X_OK):
+            return None
+        os.utime(found)
+        if new:
+            _remove_old(root, found)
+    except (OSError, RuntimeError):  # RuntimeError: there is no home
+        return None
+    return found
+
+
+def _private(path: Path) -> bool:
+    if not hasattr(os, "getuid"):
+        return True
+    status = path.stat()
+    return status.st_uid == os.getuid() and not status.st_mode & 0o022
+
+
+def _remove_old(root: Path, current: Path) -> None:
+    """Remove folders of other versions that were not used for a month, and all but the last few of the others."""
+    others = sorted((path for path in root.iterdir() if path != current and path.is_dir()), key=_used, reverse=True)
+    for rank, path in enumerate(others, start=1):
+        if rank >= _MOST_FOLDERS or time.time() - _used(path) > _UNUSED_DAYS * 86400:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _used(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:  # removed by another process just now
+        return 0.0
+
+
+class _Locator(_CacheLocator):  # type: ignore[misc]
+    """Tells numba where a function's code is kept."""
+
+    def __init__(self, function: Callable[..., Any], file: str) -> None:
+        self._function, self._py_file = function, file  # numba reads the file's name
+
+    @classmethod
+    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Locator:
+        return cls(py_func, py_file)
+
+    def get_cache_path(self) -> str:
+        return str(folder())
+
+    def get_source_stamp(self) -> str:
+        return source_hash()
+
+    def get_disambiguator(self) -> str:
+        return self._function.__module__
+
+
+class _Implementation(CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = [_Locator]  # noqa: RUF012  numba's own attribute
+
+
+class _KernelCache(FunctionCache):  # type: ignore[misc]
+    _impl_class = _Implementation

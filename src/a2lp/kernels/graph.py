@@ -1,0 +1,159 @@
+"""The graph of a task as compiled code: k-th largest similarities, weights, degrees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from a2lp.kernels.compiler import fast_part, part
+from a2lp.kernels.simd import VECTOR_BYTES, Loop, data_of, load, splat
+
+# A k-th place moves by a few values from step to step; a longer way is shorter by halving the range.
+_WALK = 6
+
+
+@intrinsic
+def _scan(typingctx, bits, start, length, limit):
+    """How many of ``length`` integers from place ``start`` reach the limit, the least of them, the largest other."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array, start, length, limit = args
+        width = signature.args[0].dtype.bitwidth
+        integer, lanes = ir.IntType(width), VECTOR_BYTES // (width // 8)
+        vector = ir.VectorType(integer, lanes)
+        base = data_of(context, builder, signature.args[0], array)
+
+        def constant(v: int) -> Any:
+            return ir.Constant(vector, [v] * lanes)
+
+        most, least = constant(2 ** (width - 1) - 1), constant(-(2 ** (width - 1)))
+        wide = splat(builder, vector, builder.trunc(limit, integer) if width < 64 else limit)
+        zero = ir.Constant(start.type, 0)
+        loop = Loop(builder, zero, length, ir.Constant(start.type, lanes), [constant(0), most, least])
+        count, low, high = loop.carried
+        values = load(builder, vector, base, builder.add(start, loop.index))
+        reached = builder.icmp_signed(">=", values, wide)
+        kept, other = builder.select(reached, values, most), builder.select(reached, least, values)
+        totals = loop.close(
+            [
+                builder.sub(count, builder.sext(reached, vector)),
+                builder.select(builder.icmp_signed("<", kept, low), kept, low),
+                builder.select(builder.icmp_signed(">", other, high), other, high),
+            ]
+        )
+        found = []
+        for name, total in zip(("add", "smin", "smax"), totals, strict=True):
+            function = cgutils.get_or_insert_function(
+                builder.module, ir.FunctionType(integer, [vector]), f"llvm.vector.reduce.{name}.v{lanes}i{width}"
+            )
+            value = builder.call(function, [total])
+            found.append(builder.sext(value, ir.IntType(64)) if width < 64 else value)
+        return context.make_tuple(builder, signature.return_type, found)
+
+    n = types.int64
+    return types.UniTuple(n, 3)(bits, n, n, n), codegen
+
+
+@part
+def kth_largest(bits, start, length, k, guess):
+    """The k-th largest of a row of floats, none but padding below zero, as the integer that has its bits.
+
+    Integers and floats of one sign have one order. ``guess`` is where to begin, best the answer of the last step.
+    """
+    count, low, high = _scan(bits, start, length, guess)
+    walked = 0
+    while count != k and walked < _WALK:
+        walked += 1
+        if count > k:
+            above, next_low, _ = _scan(bits, start, length, low + 1)
+            if above < k:  # equal values at the k-th place
+                return low
+            count, low = above, next_low
+        else:
+            low = high
+            count, _, high = _scan(bits, start, length, low)
+            if count >= k:
+                return low
+    if count == k:
+        return low
+    left, right = np.int64(0), np.int64(0x7F800000 if bits.itemsize == 4 else 0x7FF0000000000000)
+    while left < right:
+        middle = left + (right - left + 1) // 2
+        count, low, high = _scan(bits, start, length, middle)
+        if count >= k:
+            left = middle
+        else:
+            right = middle - 1
+    return left
+
+
+@fast_part
+def powers(sim, power, slope, i, a, stop, gamma):
+    """[sim]_+^gamma for the start of row i, and its slope in row a; sim becomes non-negative."""
+    zero = sim.dtype.type(0)
+    if gamma == 3:
+        for j in range(stop):
+            value = max(sim[i, j], zero)
+            sim[i, j] = value
+            slope[a, j] = gamma * (value * value)
+            power[i, j] = value * (value * value)
+    else:
+        for j in range(stop):
+            value = max(sim[i, j], zero)
+            sim[i, j] = value
+            power[i, j] = value**gamma if value > 0 else zero
+            slope[a, j] = gamma * power[i, j] / value if value > 0 else zero
+
+
+@fast_part
+def weigh(sim, power, threshold, n, np_, m, W, degree, share, count):
+    """W and its degrees from thresholds; and how many columns each row chose, more than k where some are tied."""
+    half, zero = sim.dtype.type(0.5), sim.dtype.type(0)
+    for i in range(n):
+        mine = threshold[i]
+        total = zero
+        chosen = zero
+        for j in range(np_):
+            value = sim[i, j]
+            a = half if value >= mine else zero
+            b = half if value >= threshold[j] else zero
+            weight = (a + b) * power[i, j]
+            W[i, j] = weight
+            total += weight
+            chosen += a
+        degree[i] = total
+        count[i] = chosen + chosen
+        if i >= m:
+            for j in range(np_):
+                value = sim[i, j]
+                share[i - m, j] = (half if value >= mine else zero) + (half if value >= threshold[j] else zero)
+
+
+@fast_part
+def drop_ties(i, sim, power, threshold, slack, order, n, m, k, W, degree, share):
+    """Take back what row i chose too much: of equal values at its k-th place, the first in the caller's order stay."""
+    half = sim.dtype.type(0.5)
+    low = threshold[i]
+    high = low * (1 + 2 * slack)
+    room = k
+    for j in range(n):
+        if sim[i, j] > high:
+            room -= 1
+    for j in order:
+        if low <= sim[i, j] <= high:
+            room -= 1
+            if room < 0:
+                weight = half * power[i, j]
+                W[i, j] -= weight
+                W[j, i] -= weight
+                degree[i] -= weight
+                degree[j] -= weight
+                if i >= m:
+                    share[i - m, j] -= half
+                if j >= m:
+                    share[j - m, i] -= half

@@ -1,0 +1,189 @@
+"""Cholesky factor and substitutions as compiled code, in blocks of ``ROWS`` rows that stay in registers.
+
+A block is one product with the blocks before it, then a small triangle whose entries are scalars: the rows beside
+the triangle are solved as vectors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from a2lp.kernels.compiler import part
+from a2lp.kernels.simd import BLOCK, ROWS, Loop, data_of, fma, load, make_product, splat, store, vector_type
+
+
+def product(*, subtract: bool, indexed: bool) -> Any:
+    """A product over any number of vectors of columns, in register blocks; see ``make_product``."""
+    wide, two, one = (make_product(width, subtract=subtract, indexed=indexed) for width in (BLOCK, 2, 1))
+
+    @part
+    def blocks(x, x0, x_row, x_k, y, y0, y_k, rows, start, count, out, o0, o_row, vectors, lanes):
+        v = 0
+        while v < vectors:
+            yv, ov = y0 + v * lanes, o0 + v * lanes
+            if vectors - v >= BLOCK:
+                wide(x, x0, x_row, x_k, y, yv, y_k, rows, start, count, out, ov, o_row)
+                v += BLOCK
+            elif vectors - v >= 2:
+                two(x, x0, x_row, x_k, y, yv, y_k, rows, start, count, out, ov, o_row)
+                v += 2
+            else:
+                one(x, x0, x_row, x_k, y, yv, y_k, rows, start, count, out, ov, o_row)
+                v += 1
+
+    return blocks
+
+
+subtract = product(subtract=True, indexed=False)
+subtract_vector = make_product(1, subtract=True, indexed=False)
+
+
+def scalar_fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
+    """A b + c, rounded once."""
+    name = f"llvm.fma.f{32 if isinstance(a.type, ir.FloatType) else 64}"
+    return builder.call(
+        cgutils.get_or_insert_function(builder.module, ir.FunctionType(a.type, [a.type] * 3), name), [a, b, c]
+    )
+
+
+def _triangle(builder: Any, base: Any, corner: Any, row: Any) -> dict[tuple[int, int], Any]:
+    """The entries on and above the diagonal of the block whose corner is at this place."""
+    integer = corner.type
+    return {
+        (a, b): builder.load(
+            builder.gep(
+                base,
+                [builder.add(corner, builder.add(builder.mul(row, ir.Constant(integer, a)), ir.Constant(integer, b)))],
+            )
+        )
+        for a in range(ROWS)
+        for b in range(a, ROWS)
+    }
+
+
+def solve_rows(
+    builder: Any,
+    vector: Any,
+    lanes: int,
+    base: Any,
+    first: Any,
+    row: Any,
+    vectors: Any,
+    entry: Any,
+    pivot: Any,
+    order: Any,
+) -> None:
+    """Rows of a block, in this order: each minus its entries times the rows before it, times its pivot."""
+    integer = first.type
+    loop = Loop(builder, ir.Constant(integer, 0), vectors, ir.Constant(integer, 1), [])
+    at = builder.add(first, builder.mul(loop.index, ir.Constant(integer, lanes)))
+    places = [builder.add(at, builder.mul(row, ir.Constant(integer, a))) for a in range(ROWS)]
+    values = [load(builder, vector, base, place) for place in places]
+    for done, a in enumerate(order):
+        for b in order[:done]:
+            values[a] = fma(builder, splat(builder, vector, builder.fneg(entry(a, b))), values[b], values[a])
+        values[a] = builder.fmul(values[a], splat(builder, vector, pivot(a)))
+        store(builder, vector, base, places[a], values[a])
+    loop.close([])
+
+
+@intrinsic
+def _factor_block(typingctx, U, corner, row, first, vectors, inverse, i0):
+    """Cholesky of one block at ``corner``, and its rows from ``first`` on; reciprocal pivots go to ``inverse``."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        U, corner, row, first, vectors, inverse, i0 = args
+        scalar, vector, lanes = vector_type(signature.args[0])
+        base = data_of(context, builder, signature.args[0], U)
+        out = data_of(context, builder, signature.args[5], inverse)
+        root = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(scalar, [scalar]),
+            f"llvm.sqrt.f{32 if isinstance(scalar, ir.FloatType) else 64}",
+        )
+        u = _triangle(builder, base, corner, row)
+        pivots = []
+        for a in range(ROWS):
+            pivot = builder.fdiv(ir.Constant(scalar, 1.0), builder.call(root, [u[a, a]]))
+            pivots.append(pivot)
+            builder.store(pivot, builder.gep(out, [builder.add(i0, ir.Constant(i0.type, a))]))
+            for b in range(a + 1, ROWS):
+                u[a, b] = builder.fmul(u[a, b], pivot)
+            for b in range(a + 1, ROWS):
+                for c in range(b, ROWS):
+                    u[b, c] = scalar_fma(builder, builder.fneg(u[a, b]), u[a, c], u[b, c])
+        solve_rows(
+            builder, vector, lanes, base, first, row, vectors, lambda a, b: u[b, a], pivots.__getitem__, range(ROWS)
+        )
+        return context.get_dummy_value()
+
+    n = types.int64
+    return types.void(U, n, n, n, n, inverse, n), codegen
+
+
+def _substitution(*, backward: bool) -> Any:
+    @intrinsic
+    def block(typingctx, U, corner, row, inverse, i0, X, first, x_row, vectors):
+        """Solve the rows of X with one block of the factor."""
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            U, corner, row, inverse, i0, X, first, x_row, vectors = args
+            _, vector, lanes = vector_type(signature.args[5])
+            u = _triangle(builder, data_of(context, builder, signature.args[0], U), corner, row)
+            pivots = data_of(context, builder, signature.args[3], inverse)
+            pivot = [builder.load(builder.gep(pivots, [builder.add(i0, ir.Constant(i0.type, a))])) for a in range(ROWS)]
+            order = range(ROWS - 1, -1, -1) if backward else range(ROWS)
+            solve_rows(
+                builder, vector, lanes, data_of(context, builder, signature.args[5], X), first, x_row, vectors,
+                lambda a, b: u[min(a, b), max(a, b)], pivot.__getitem__, order,
+            )  # fmt: skip
+            return context.get_dummy_value()
+
+        n = types.int64
+        return types.void(U, n, n, inverse, n, X, n, n, n), codegen
+
+    return block
+
+
+_forward_block = _substitution(backward=False)
+_backward_block = _substitution(backward=True)
+
+
+@part
+def factor(U, inverse, nr, np_, lanes, rows):
+    """Cholesky factor M = U' U in place; garbage stays below the diagonal."""
+    none, unit = np.int64(0), np.int64(1)  # typed: numba compiles a function anew for each literal
+    for i0 in range(0, nr, ROWS):
+        first = i0 // lanes
+        left = i0 * np_ + first * lanes
+        vectors = np_ // lanes - first
+        subtract(U, i0, unit, np_, U, first * lanes, np_, rows, none, i0, U, left, np_, vectors, lanes)
+        _factor_block(U, i0 * np_ + i0, np_, left, vectors, inverse, i0)
+
+
+@part
+def forward(U, inverse, X, start, nr, np_, cp, lanes, rows):
+    """Forward substitution from row ``start``, a multiple of ROWS, on; X is zero before it."""
+    unit = np.int64(1)
+    for i0 in range(start, nr, ROWS):
+        for v in range(0, cp, lanes):
+            subtract_vector(U, i0, unit, np_, X, v, cp, rows, start, i0, X, i0 * cp + v, cp)
+        _forward_block(U, i0 * np_ + i0, np_, inverse, i0, X, i0 * cp, cp, cp // lanes)
+
+
+@part
+def backward(U, inverse, X, start, stop, nr, np_, cp, lanes, rows):
+    """Backward substitution in rows ``start`` to ``stop``, multiples of ROWS; the rows after them are solved."""
+    unit = np.int64(1)
+    i0 = stop
+    while i0 > start:
+        i0 -= ROWS
+        for v in range(0, cp, lanes):
+            subtract_vector(U, i0 * np_, np_, unit, X, v, cp, rows, i0 + ROWS, nr, X, i0 * cp + v, cp)
+        _backward_block(U, i0 * np_ + i0, np_, inverse, i0, X, i0 * cp, cp, cp // lanes)

@@ -1,0 +1,222 @@
+"""Register-blocked matrix products for numba kernels, written as LLVM vector code.
+
+A loop vectoriser decides anew in every loop whether a product stays in registers. Here it is said outright: a
+block of ``ROWS`` rows by up to ``BLOCK`` vectors of ``LANES`` numbers is accumulated in registers and written
+once. Vectors of that length exist on every CPU that LLVM knows: where the hardware's are shorter, LLVM splits
+them; ``LANES`` and ``BLOCK`` are chosen so that the accumulators fit the registers of the machine at hand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+from llvmlite import ir
+from numba import config, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+ROWS = 5  # few-shot tasks come in fives; other sizes are padded
+
+
+def round_up(size: int, to: int) -> int:
+    """The next multiple."""
+    return -(-size // to) * to
+
+
+def aligned(shape: tuple[int, int], dtype: Any) -> Any:
+    """Zeros whose rows start at cache lines: a vector that straddles two lines costs two loads."""
+    size, itemsize = shape[0] * shape[1], np.dtype(dtype).itemsize
+    buffer = np.zeros(size + 64 // itemsize, dtype)
+    skip = -(buffer.ctypes.data // itemsize) % (64 // itemsize)
+    return buffer[skip : skip + size].reshape(shape)
+
+
+def cpu_features() -> str:
+    """The processor's features, as LLVM names them; those that numba is told, where it is."""
+    if config.CPU_FEATURES is not None:
+        return str(config.CPU_FEATURES)
+    return str(llvm.get_host_cpu_features().flatten())
+
+
+HAS_AVX512 = "+avx512f" in cpu_features()
+VECTOR_BYTES = 64 if HAS_AVX512 else 32
+# accumulators + one row of operands + one broadcast: 25 + 5 + 1 of 32 registers, or 10 + 2 + 1 of 16
+BLOCK = 5 if HAS_AVX512 else 2
+ALIGN = 16  # rows of matrices are padded to this many numbers
+
+
+def data_of(context: Any, builder: Any, array_type: Any, value: Any) -> Any:
+    """The pointer to an array's first number."""
+    return context.make_array(array_type)(context, builder, value).data
+
+
+def vector_type(array_type: Any) -> tuple[Any, Any, int]:
+    """LLVM's types of an array's numbers and of vectors of them, and the numbers in a vector."""
+    scalar = ir.FloatType() if array_type.dtype == types.float32 else ir.DoubleType()
+    lanes = VECTOR_BYTES // (array_type.dtype.bitwidth // 8)
+    return scalar, ir.VectorType(scalar, lanes), lanes
+
+
+def splat(builder: Any, vector: Any, value: Any) -> Any:
+    """A vector that holds one number everywhere."""
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
+    return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), mask)
+
+
+def load(builder: Any, vector: Any, base: Any, offset: Any) -> Any:
+    """The vector at ``base[offset]``, which need not be aligned."""
+    pointer = builder.bitcast(builder.gep(base, [offset]), vector.as_pointer())
+    return builder.load(pointer, align=vector.element.get_abi_size(_LAYOUT))
+
+
+def store(builder: Any, vector: Any, base: Any, offset: Any, value: Any) -> None:
+    """Write a vector to ``base[offset]``, which need not be aligned."""
+    pointer = builder.bitcast(builder.gep(base, [offset]), vector.as_pointer())
+    builder.store(value, pointer, align=vector.element.get_abi_size(_LAYOUT))
+
+
+_LAYOUT = llvm.create_target_data("e-m:e-i64:64-f80:128-n8:16:32:64-S128")
+
+
+def fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
+    """A b + c of vectors, rounded once."""
+    vector = a.type
+    bits = 32 if isinstance(vector.element, ir.FloatType) else 64
+    name = f"llvm.fma.v{vector.count}f{bits}"
+    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector] * 3), name)
+    return builder.call(function, [a, b, c])
+
+
+class Loop:
+    """A counted loop whose accumulators are phi nodes, so they live in registers."""
+
+    def __init__(self, builder: Any, start: Any, count: Any, step: Any, initial: list[Any]) -> None:
+        self.builder, self.step, self.count = builder, step, count
+        before = builder.block
+        self.head = builder.append_basic_block("head")
+        self.body = builder.append_basic_block("body")
+        self.exit = builder.append_basic_block("exit")
+        builder.branch(self.head)
+        builder.position_at_end(self.head)
+        self.index = builder.phi(start.type)
+        self.index.add_incoming(start, before)
+        self.carried = []
+        for value in initial:
+            phi = builder.phi(value.type)
+            phi.add_incoming(value, before)
+            self.carried.append(phi)
+        builder.cbranch(builder.icmp_signed("<", self.index, count), self.body, self.exit)
+        builder.position_at_end(self.body)
+
+    def close(self, values: list[Any]) -> list[Any]:
+        """End the body; the accumulators after the loop."""
+        block = self.builder.block
+        self.index.add_incoming(self.builder.add(self.index, self.step), block)
+        for phi, value in zip(self.carried, values, strict=True):
+            phi.add_incoming(value, block)
+        self.builder.branch(self.head)
+        self.builder.position_at_end(self.exit)
+        return self.carried
+
+
+def make_product(vectors: int, *, subtract: bool, indexed: bool) -> Any:
+    """A block of a matrix product as an intrinsic.
+
+    ``f(x, x0, x_row, x_k, y, y0, y_k, rows, start, count, out, o0, o_row)`` computes, for ``ROWS`` rows a and
+    ``vectors`` vectors of columns j,
+
+        out[o0 + a o_row + j]  =  sum_k x[x0 + a x_row + k x_k] y[y0 + r(k) y_k + j]      k = start .. count - 1
+
+    with r(k) = k, or ``rows[k]`` if ``indexed``; with ``subtract`` the sum is taken from what ``out`` holds.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        x_type, y_type, rows_type, out_type = (signature.args[i] for i in (0, 4, 7, 10))
+        x, x0, x_row, x_k, y, y0, y_k, rows, start, count, out, o0, o_row = args
+        _, vector, lanes = vector_type(out_type)
+        x, y, out = (data_of(context, builder, t, v) for t, v in ((x_type, x), (y_type, y), (out_type, out)))
+        integer = x0.type
+
+        def constant(v: int) -> Any:
+            return ir.Constant(integer, v)
+
+        places = [
+            builder.add(o0, builder.add(builder.mul(o_row, constant(a)), constant(b * lanes)))
+            for a in range(ROWS)
+            for b in range(vectors)
+        ]
+        zero = ir.Constant(vector, [0.0] * lanes)
+        initial = [load(builder, vector, out, p) if subtract else zero for p in places]
+        x_rows = [builder.add(x0, builder.mul(x_row, constant(a))) for a in range(ROWS)]
+        loop = Loop(builder, start, count, constant(1), initial)
+        k = loop.index
+        row = k
+        if indexed:
+            row = builder.load(builder.gep(data_of(context, builder, rows_type, rows), [k]))
+        y_row = builder.add(y0, builder.mul(row, y_k))
+        operands = [load(builder, vector, y, builder.add(y_row, constant(b * lanes))) for b in range(vectors)]
+        after = []
+        for a in range(ROWS):
+            factor = builder.load(builder.gep(x, [builder.add(x_rows[a], builder.mul(k, x_k))]))
+            if subtract:
+                factor = builder.fneg(factor)
+            wide = splat(builder, vector, factor)
+            after += [fma(builder, wide, operands[b], loop.carried[a * vectors + b]) for b in range(vectors)]
+        for place, value in zip(places, loop.close(after), strict=True):
+            store(builder, vector, out, place, value)
+        return context.get_dummy_value()
+
+    @intrinsic
+    def product(typingctx, x, x0, x_row, x_k, y, y0, y_k, rows, start, count, out, o0, o_row):
+        n = types.int64
+        return types.void(x, n, n, n, y, n, n, rows, n, n, out, n, n), codegen
+
+    return product
+
+
+@intrinsic
+def dot_block(typingctx, x, x0, y, y0, row, length, out, o0, o_row):
+    """All ROWS x ROWS inner products of rows of x and of y, each ``length`` long and ``row`` apart.
+
+    ``length`` is a multiple of the vector's; out[o0 + a o_row + b] = x_a . y_b.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        x, x0, y, y0, row, length, out, o0, o_row = args
+        x_type, y_type, out_type = signature.args[0], signature.args[2], signature.args[6]
+        scalar, vector, lanes = vector_type(out_type)
+        x, y, out = (data_of(context, builder, t, v) for t, v in ((x_type, x), (y_type, y), (out_type, out)))
+        integer = x0.type
+
+        def constant(v: int) -> Any:
+            return ir.Constant(integer, v)
+
+        zero = ir.Constant(vector, [0.0] * lanes)
+        loop = Loop(builder, constant(0), length, constant(lanes), [zero] * (ROWS * ROWS))
+
+        def operands(base: Any, first: Any) -> list[Any]:
+            offsets = [builder.add(builder.add(first, builder.mul(row, constant(a))), loop.index) for a in range(ROWS)]
+            return [load(builder, vector, base, offset) for offset in offsets]
+
+        left, right = operands(x, x0), operands(y, y0)
+        # column by column: the compiler then keeps more of the sums in registers
+        pairs = [(a, b) for b in range(ROWS) for a in range(ROWS)]
+        made = {(a, b): fma(builder, left[a], right[b], loop.carried[a * ROWS + b]) for a, b in pairs}
+        after = [made[pair] for pair in sorted(made)]
+        sums = loop.close(after)
+        suffix = f"v{lanes}f{out_type.dtype.bitwidth}"
+        reduce = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(scalar, [scalar, vector]), f"llvm.vector.reduce.fadd.{suffix}"
+        )
+        for a in range(ROWS):
+            for b in range(ROWS):
+                total = builder.call(reduce, [ir.Constant(scalar, -0.0), sums[a * ROWS + b]], fastmath=["reassoc"])
+                place = builder.add(o0, builder.add(builder.mul(o_row, constant(a)), constant(b)))
+                builder.store(total, builder.gep(out, [place]))
+        return context.get_dummy_value()
+
+    n = types.int64
+    return types.void(x, n, y, n, n, n, out, n, n), codegen

@@ -1,0 +1,363 @@
+"""The adaptive manifold of one task as compiled code: all rounds in one call, everything in a core's cache.
+
+The same steps as ``am.value_and_gradient``, each a pass over rows. For the losses, Z and the adjoint are turned to
+(classes, nodes), so that all loops run along whole vectors. What is padded is zero.
+
+Sizes: s support vectors, m points in all (support first), c centroids after them, n = m + c nodes, d dimensions;
+``*p`` are padded sizes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from a2lp.graph import DEGREE_OFFSET
+from a2lp.kernels.adam import adam
+from a2lp.kernels.compiler import compiled, fast_part
+from a2lp.kernels.elementary import exp
+from a2lp.kernels.graph import kth_largest
+from a2lp.kernels.information import SUPPORT, TAU, probabilities, query_gradient, support_gradient
+from a2lp.kernels.linear import backward, forward, product
+from a2lp.kernels.simd import ALIGN, ROWS, VECTOR_BYTES, aligned, round_up
+from a2lp.loops.am.linear import factor
+
+_multiply = product(subtract=False, indexed=False)
+
+
+class Workspace(NamedTuple):
+    """The memory of one task's run, of one type; made once and used for task after task."""
+
+    nodes: Any  # (m + cp, dp)  points, then centroids
+    across: Any  # (d, mp)  points, transposed
+    cross: Any  # (cp, mp)  inner products of centroids and points
+    distance: Any  # (n, np)
+    scales: Any  # (n, np)
+    scales_mean: Any
+    scales_square: Any
+    edges: Any  # (n, np)
+    edges_mean: Any
+    edges_square: Any
+    near: Any  # (n, np)  affinities of chosen neighbours
+    bits: Any  # near as integers
+    mutual: Any  # (n, np)  near and its transpose, halved
+    system: Any  # (nr, np)  then its factor U
+    turned: Any  # (nr, np)  a matrix transposed; the system's, then its factor L'
+    solution: Any  # (nr, xp)  Z, then the adjoint
+    Z: Any  # (cp, np)
+    adjoint: Any  # (cp, np)
+    L: Any  # (cp, np)  logits, then logarithms of the probabilities
+    P: Any  # (cp, np)  probabilities
+    H: Any  # (cp, np)  dL/dZ
+    pull: Any  # (cp, np)  dL/ddistance of the centroids, over the distance
+    gradient: Any  # (cp, dp)
+    mean: Any  # (cp, dp)
+    square: Any  # (cp, dp)
+    vectors: Any  # (N_VECTORS, np)
+    kth: Any  # (1, np)  each row's k-th largest affinity
+    kth_bits: Any  # as integers
+    codes: Any  # (s,)
+
+
+LENGTH, IS_QUERY, DEGREE, SCALE, D_DEGREE, SHIFT, TOTAL, ROW, INVERSE, ONES, N_VECTORS = range(11)
+
+
+def make_workspace(s: int, m: int, d: int, c: int, dtype: Any) -> Workspace:
+    """Memory for tasks of m points, s of them support, d dimensions and c classes."""
+    lanes = VECTOR_BYTES // np.dtype(dtype).itemsize
+    n = m + c
+    nr, cp, dp, mp = round_up(n, ROWS), round_up(c, ROWS), round_up(d, lanes), round_up(m, lanes)
+    np_ = round_up(nr, lanes)
+    shapes = {
+        "nodes": (m + cp, dp), "across": (d, mp), "cross": (cp, mp), "gradient": (cp, dp), "mean": (cp, dp),
+        "square": (cp, dp), "vectors": (N_VECTORS, np_), "kth": (1, np_), "system": (nr, np_), "turned": (nr, np_),
+        "solution": (nr, round_up(c, ALIGN)),
+    }  # fmt: skip
+    square = ("distance", "scales", "edges", "near", "mutual")
+    moments = tuple(f"{name}_{moment}" for name in ("scales", "edges") for moment in ("mean", "square"))
+    shapes |= dict.fromkeys(square + moments, (n, np_)) | dict.fromkeys(
+        ("Z", "adjoint", "L", "P", "H", "pull"), (cp, np_)
+    )
+    arrays = {name: aligned(shape, dtype) for name, shape in shapes.items()}
+    arrays["vectors"][IS_QUERY, s:m] = 1
+    arrays["vectors"][ONES] = 1
+    as_integers = np.int32 if np.dtype(dtype).itemsize == 4 else np.int64
+    views = {"bits": arrays["near"].view(as_integers), "kth_bits": arrays["kth"].view(as_integers)}
+    return Workspace(**arrays, **views, codes=np.zeros(s, np.int64))
+
+
+@fast_part
+def _dot(x, y):
+    total = x.dtype.type(0)
+    for j in range(len(x)):
+        total += x[j] * y[j]
+    return total
+
+
+@fast_part
+def _from_products(products, distance, length, own, same):
+    """|v - v_j| of one node from its inner products with others; their sum and that of their squares."""
+    kind = distance.dtype.type
+    total, squares = kind(0), kind(0)
+    for j in range(len(products)):
+        lengths = own + length[j]
+        square = lengths - kind(2) * products[j]
+        square = square if square > same * lengths else kind(0)
+        value = math.sqrt(square)
+        distance[j] = value
+        total += value
+        squares += square
+    return total, squares
+
+
+@fast_part
+def _affinities(near, distance, scales, per_spread):
+    for j in range(len(near)):
+        near[j] = exp(-(distance[j] * per_spread) * scales[j])
+
+
+@fast_part
+def _keep(near, threshold):
+    """Zero all below the threshold; how many are left."""
+    zero = near.dtype.type(0)
+    kept = zero
+    for j in range(len(near)):
+        chosen = near[j] >= threshold
+        near[j] = near[j] if chosen else zero
+        kept += near.dtype.type(1) if chosen else zero
+    return kept
+
+
+@fast_part
+def _drop_ties(near, low, slack, k):
+    """Of equal affinities at the k-th place, the first stay."""
+    high = low * (1 + 2 * slack)
+    room = k
+    for j in range(len(near)):
+        if near[j] > high:
+            room -= 1
+    for j in range(len(near)):
+        if low <= near[j] <= high:
+            room -= 1
+            if room < 0:
+                near[j] = 0
+
+
+@fast_part
+def _turn(matrix, turned, n):
+    for i in range(n):
+        for j in range(n):
+            turned[j, i] = matrix[i, j]
+
+
+@fast_part
+def _weigh(near, turned, edges, mutual, weights):
+    """Symmetric affinities, times the edges' weights; their sum."""
+    half, total = near.dtype.type(0.5), near.dtype.type(0)
+    for j in range(len(near)):
+        value = half * (near[j] + turned[j])
+        mutual[j] = value
+        weights[j] = value * edges[j]
+        total += weights[j]
+    return total
+
+
+@fast_part
+def _normalise(weights, scale, own):
+    for j in range(len(weights)):
+        weights[j] *= own * scale[j]
+
+
+@fast_part
+def _edge_gradient(i, c, Z, adjoint, scale, alpha, d_degree, mutual, edges, d_edges, d_mutual):
+    """Row i of the gradient by the edges' weights, and by the symmetric affinities."""
+    np_ = len(d_edges)
+    for j in range(np_):
+        d_edges[j] = 0
+    for q in range(c):
+        a = adjoint[q, i]
+        for j in range(np_):
+            d_edges[j] += a * Z[q, j]
+    f = alpha * scale[i]
+    for j in range(np_):
+        d_weight = f * scale[j] * d_edges[j] + d_degree
+        d_mutual[j] = d_weight * edges[j]
+        d_edges[j] = d_weight * mutual[j]
+
+
+@fast_part
+def _scale_gradient(near, d_mutual, turned, distance, scales, per_spread, d_scales, d_far):
+    """A row of the gradient by the scales, and by the distances in units of their spread; its part in d_spread."""
+    half, total = near.dtype.type(0.5), near.dtype.type(0)
+    for j in range(len(near)):
+        d_exponent = -half * (d_mutual[j] + turned[j]) * near[j]
+        far = distance[j] * per_spread
+        d_scales[j] = d_exponent * far
+        d_far[j] = d_exponent * scales[j]
+        total += d_far[j] * far
+    return total
+
+
+@fast_part
+def _pull(pull, distance, per_spread, mean, d_spread):
+    """What each node pulls at one centroid, from dL/dfar in ``pull``; the sum."""
+    kind = pull.dtype.type
+    total = kind(0)
+    for j in range(len(pull)):
+        slope = per_spread * (pull[j] + kind(2) * d_spread * (distance[j] - mean))
+        value = slope / distance[j] if distance[j] > kind(0) else kind(0)
+        pull[j] = value
+        total += value
+    return total
+
+
+@compiled()
+def adapt(c, k, alpha, same, slack, floats, rates, work):
+    """All rounds of one task, from the nodes, scales and edges in ``work``, whose moments are zero.
+
+    k neighbours; alpha: how far labels spread; same: squared distances up to this share of the lengths are zero;
+    slack: affinities closer than this are equal; floats, rates: see ``_information``, one round more than rates. Z
+    is left in ``work``, the centroids in its nodes.
+    """
+    (nodes, across, cross, distance, scales, scales_mean, scales_square, edges, edges_mean, edges_square, near, bits,
+     mutual, system, turned, solution, Z, adjoint, L, P, H, pull, gradient, mean, square, vectors, kth, kth_bits,
+     codes) = work  # fmt: skip
+    n, np_ = distance.shape
+    m, dp = n - c, nodes.shape[1]
+    d, mp = across.shape
+    cp, s = len(Z), len(codes)
+    nr, xp = solution.shape
+    lanes = VECTOR_BYTES // nodes.itemsize
+    none, unit = np.int64(0), np.int64(1)  # typed: numba compiles a function anew for each literal
+    kind = nodes.dtype.type
+    zero, one, half = kind(0), kind(1), kind(0.5)
+    length, is_query, degree, scale = vectors[LENGTH], vectors[IS_QUERY], vectors[DEGREE], vectors[SCALE]
+    d_degree, row, inverse, ones = vectors[D_DEGREE], vectors[ROW], vectors[INVERSE], vectors[ONES]
+    V = nodes[m:]
+    tau, support_scale, share = floats[TAU], floats[SUPPORT] / kind(s), one / kind(m - s)
+
+    # what no round changes: distances of points that stay, and their sums
+    fixed_sum, fixed_squares = 0.0, 0.0
+    for i in range(m):
+        length[i] = _dot(nodes[i], nodes[i])
+    for i0 in range(0, m, ROWS):
+        _multiply(nodes, i0 * dp, dp, unit, across, none, mp, codes, none, d, cross, none, mp, mp // lanes, lanes)
+        for i in range(i0, min(i0 + ROWS, m)):
+            _from_products(cross[i - i0, :m], distance[i], length, length[i], same)
+            distance[i, i] = zero
+            for j in range(m):
+                fixed_sum += distance[i, j]
+                fixed_squares += distance[i, j] * distance[i, j]
+
+    for step in range(len(rates) + 1):
+        total, squares = fixed_sum, fixed_squares
+        for a0 in range(0, cp, ROWS):
+            _multiply(V, a0 * dp, dp, unit, across, none, mp, codes, none, d, cross, a0 * mp, mp, mp // lanes, lanes)
+        for a in range(c):
+            length[m + a] = _dot(V[a], V[a])
+        for a in range(c):
+            part, part_squares = _from_products(cross[a, :m], distance[m + a], length, length[m + a], same)
+            total += 2 * part
+            squares += 2 * part_squares
+            for b in range(a):
+                row[b] = _dot(V[a], V[b])
+            part, part_squares = _from_products(row[:a], distance[m + a, m:], length[m:], length[m + a], same)
+            total += 2 * part
+            squares += 2 * part_squares
+            for j in range(m + a):
+                distance[j, m + a] = distance[m + a, j]
+        pairs = float(n * n)
+        average = total / pairs
+        variance = (squares - total * average) / (pairs - 1)
+        spread = math.sqrt(variance) if variance > 1e-30 else 1.0
+        per_spread = kind(1 / spread)
+
+        for i in range(m):
+            _affinities(near[i], distance[i], scales[i], per_spread)
+            near[i, i] = -one
+            for j in range(n, np_):
+                near[i, j] = -one
+            kth_bits[0, i] = kth_largest(bits, i * np_, np_, k, kth_bits[0, i])
+            threshold = (one - slack) * kth[0, i]
+            if _keep(near[i], threshold) > k:
+                _drop_ties(near[i], threshold, slack, k)
+        _turn(near, turned, n)
+        for i in range(n):
+            degree[i] = _weigh(near[i], turned[i], edges[i], mutual[i], system[i]) + kind(DEGREE_OFFSET)
+            scale[i] = one / math.sqrt(degree[i])
+        for i in range(n):
+            _normalise(system[i], scale, -alpha * scale[i])
+            system[i, i] = one
+        for i in range(n, nr):
+            for j in range(np_):
+                system[i, j] = zero
+            system[i, i] = one
+        _turn(system, turned, nr)
+        factor(system, turned, inverse, nr, np_, lanes, codes)
+        for i in range(nr):
+            for q in range(xp):
+                solution[i, q] = zero
+        for q in range(c):
+            solution[m + q, q] = one
+        forward(turned, ones, solution, m // ROWS * ROWS, nr, np_, xp, lanes, codes)
+        backward(system, inverse, solution, none, nr, nr, np_, xp, lanes, codes)
+        for i in range(n):
+            for q in range(c):
+                Z[q, i] = solution[i, q]
+        if step == len(rates):
+            break
+
+        for q in range(c):
+            for j in range(np_):
+                L[q, j] = tau * Z[q, j]
+        probabilities(L, P, vectors[SHIFT], vectors[TOTAL], c)
+        query_gradient(P, L, H, vectors[SHIFT], is_query, c, share, floats)
+        support_gradient(P, H, codes, c, support_scale)
+        for j in range(np_):
+            d_degree[j] = zero
+        for q in range(c):
+            for j in range(np_):
+                H[q, j] *= tau
+        for i in range(n):
+            for q in range(c):
+                solution[i, q] = H[q, i]
+        forward(system, inverse, solution, none, nr, np_, xp, lanes, codes)
+        backward(turned, ones, solution, none, nr, nr, np_, xp, lanes, codes)
+        for i in range(n):
+            for q in range(c):
+                adjoint[q, i] = solution[i, q]
+        for q in range(c):
+            for j in range(np_):
+                d_degree[j] += adjoint[q, j] * Z[q, j] + Z[q, j] * (adjoint[q, j] - H[q, j])
+            d_degree[m + q] -= adjoint[q, m + q]
+
+        for i in range(n):
+            # the system is done with: its memory takes the gradient by the symmetric affinities
+            _edge_gradient(
+                i, c, Z, adjoint, scale, alpha, -half * d_degree[i] / degree[i], mutual[i], edges[i], row, system[i]
+            )  # fmt: skip
+            adam(edges[i], edges_mean[i], edges_square[i], row, None, floats, rates[step, 0], rates[step, 1])
+        _turn(system, turned, n)
+        d_spread = zero
+        for i in range(m):
+            d_spread -= _scale_gradient(
+                near[i], system[i], turned[i], distance[i], scales[i], per_spread, row, mutual[i]
+            )
+            for a in range(c):
+                pull[a, i] = mutual[i, m + a]  # now dL/dfar
+            adam(scales[i], scales_mean[i], scales_square[i], row, None, floats, rates[step, 0], rates[step, 1])
+        d_spread *= per_spread * kind(1 / (pairs - 1))
+        for a in range(c):
+            for j in range(m, np_):
+                pull[a, j] = zero
+            length[m + a] = _pull(pull[a, :n], distance[m + a, :n], per_spread, kind(average), d_spread)
+        for a0 in range(0, cp, ROWS):
+            _multiply(
+                pull, a0 * np_, np_, unit, nodes, none, dp, codes, none, n, gradient, a0 * dp, dp, dp // lanes, lanes
+            )
+        for a in range(c):
+            for j in range(dp):
+                gradient[a, j] = length[m + a] * V[a, j] - gradient[a, j]
+            adam(V[a], mean[a], square[a], gradient[a], None, floats, rates[step, 0], rates[step, 1])

@@ -1,0 +1,96 @@
+"""All rounds of expectation-maximisation as one CUDA launch, a thread block to a task; for torch tensors on a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from a2lp.arrays import is_torch, namespace
+from a2lp.engines.contract import Points
+from a2lp.kernels import cuda
+
+PARTS = 16  # as in the kernel, threads that sum a class
+_GROUP = 8  # classes that a thread multiplies at once, at most
+_THREADS = 512  # at most, as the kernel's launch bounds say
+_POINTS = 1024  # matrices of more are multiplied faster by all multiprocessors together than by one
+
+
+class Params(ctypes.Structure):
+    """``Params`` of the kernel."""
+
+    _FLOATS = ("temperature", "prior", "equal_weight", "unequal_weight", "unequal", "least")
+    _INTEGERS = ("n", "s", "c", "rounds", "sinkhorn_rounds")
+    _fields_ = [*((name, ctypes.c_double) for name in _FLOATS), *((name, ctypes.c_int) for name in _INTEGERS)]
+
+
+def refusal(points: Points) -> str | None:
+    """Why the kernel cannot run these tasks, or None if it can."""
+    vectors = points.vectors
+    xp, n = namespace(vectors), vectors.shape[1]
+    if not (is_torch(xp) and vectors.is_cuda):
+        return "it takes torch tensors on a CUDA device"
+    if vectors.dtype not in (xp.float32, xp.float64):
+        return f"it computes in float32 or float64, and these are {vectors.dtype}"
+    if n > _POINTS:
+        return f"it takes tasks of up to {_POINTS} points, and these have {n}"
+    needs = _shared_bytes(n, points.n_classes, vectors.dtype.itemsize, resident=False)
+    has = cuda.shared_limit(vectors.device)
+    if needs > has:
+        return f"a task of {n} points needs {needs} bytes of shared memory, and this device has {has} for a block"
+    return cuda.available()
+
+
+def run(gram: Any, smoothing: Any, codes: Any, params: Params) -> Any:
+    """Shares of the points in the classes (b, c, n), those of the support as given.
+
+    Parameters
+    ----------
+    gram, smoothing : tensors (b, n, n)
+        Inner products, and what shares are multiplied by to propagate them; of one type.
+    codes : tensor (b, s)
+        Classes of the support.
+    params : Params
+    """
+    import torch
+
+    b = gram.shape[0]
+    gram, smoothing, codes = gram.contiguous(), smoothing.contiguous(), codes.to(torch.int64).contiguous()
+    shares = torch.empty((b, params.c, params.n), dtype=gram.dtype, device=gram.device)
+    arrays = (gram, smoothing, codes, shares)
+    with torch.cuda.device(gram.device):
+        kernel = _kernel(gram.device, params.n, params.c, gram.dtype.itemsize)
+        stream = torch.cuda.current_stream(gram.device).cuda_stream
+        kernel.launch(b, stream, [*(ctypes.c_void_p(x.data_ptr()) for x in arrays), params])
+    # the arrays that the launch reads are freed to torch's own stream order, so they outlive it
+    return shares
+
+
+def source() -> str:
+    """The kernel's text."""
+    return files("a2lp.loops.em").joinpath("kernel.cu").read_text(encoding="utf-8")
+
+
+def _shared_bytes(n: int, c: int, itemsize: int, *, resident: bool) -> int:
+    """What the kernel's pointers add up to."""
+    return itemsize * (2 * c * n + c * PARTS + 5 * c + 2 * n * n * resident)
+
+
+@cache
+def _kernel(device: Any, n: int, c: int, itemsize: int) -> cuda.Kernel:
+    """The kernel with room for tasks of n points and c classes."""
+    import torch
+
+    resident = _shared_bytes(n, c, itemsize, resident=True) <= cuda.shared_limit(device)
+    groups = -(-c // _GROUP)
+    major, minor = torch.cuda.get_device_capability(device)
+    code = _code(f"sm_{major}{minor}", itemsize == 8, -(-c // groups), resident)
+    threads = min(_THREADS, -(-n * groups // 32) * 32)
+    return cuda.Kernel(code, "a2lp_em", _shared_bytes(n, c, itemsize, resident=resident), threads)
+
+
+@cache
+def _code(architecture: str, double: bool, group: int, resident: bool) -> bytes:
+    sizes = {"DOUBLE": int(double), "GROUP": group, "RESIDENT": int(resident)}
+    return cuda.compile_source(source(), architecture, sizes)

@@ -1,0 +1,99 @@
+"""Credible pseudo-labels and logistic regression in turn (LR+ICI), task by task on inner products.
+
+Compiled for NumPy; arrays of other libraries are converted and the answer is converted back.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from a2lp.arrays import Array, like, namespace, one_hot, to_numpy
+from a2lp.cores import map_on_cores
+from a2lp.engines.contract import Engine, Loop, Points
+
+NdArray = np.ndarray[Any, Any]
+
+_TOLERANCE = 1e-3  # of a regression that only labels; a gradient's length, where C times an error is of order C
+_FINAL_TOLERANCE = 1e-9
+_NO_DIRECTION = 1e-10  # a principal component with this share of the spread is rounding
+
+
+class Settings(NamedTuple):
+    """``C`` of the regression, dimensions that credibility is judged in, and queries that a class gains in a round."""
+
+    C: float
+    n_components: int
+    per_round: int
+
+
+def _compiled(points: Points, settings: Settings) -> Array:
+    vectors = points.vectors
+    xp = namespace(vectors)
+    gram = to_numpy(vectors @ xp.matrix_transpose(vectors)).astype(np.float64)  # (b, n, n)
+    codes = to_numpy(points.codes).astype(np.int64)
+    axes = _principal_axes(gram, settings.n_components)
+    found = map_on_cores(lambda i: _rounds(gram[i], axes[i], codes[i], points.n_classes, settings), range(len(gram)))
+    return like(np.stack(found), vectors, vectors.dtype)
+
+
+# the result is the log-probabilities of points without a label (b, n - s, c)
+LOOP = Loop(
+    "ici",
+    (Engine("fused_cpu", _compiled, "credible labels are chosen task by task: each task is compiled code on a core"),),
+)
+
+
+def _rounds(gram: NdArray, axes: NdArray, codes: NdArray, n_classes: int, settings: Settings) -> NdArray:
+    """Log-probabilities (n - s, c) of one task."""
+    from a2lp.kernels import logistic
+    from a2lp.loops.ici import kernel
+
+    s, n = len(codes), len(gram)
+    labels = np.concatenate([codes, np.zeros(n - s, np.int64)])
+    training = np.arange(s)
+    coefficients = np.zeros((n_classes, s + 1))  # of the points in training, then the biases
+    memory = kernel.make_path_memory(len(axes), n_classes, n)
+
+    def fit(tolerance: float) -> None:
+        inner = gram[np.ix_(training, training)]
+        work = np.empty((logistic.FIT_ARRAYS, *coefficients.shape))
+        logistic.fit(inner, labels[training], settings.C, coefficients, tolerance, work)
+
+    def logits() -> NdArray:
+        return np.asarray(gram[s:, training] @ coefficients[:, :-1].T + coefficients[:, -1])
+
+    fit(_TOLERANCE)
+    while len(training) < n:
+        labels[s:] = np.argmax(logits(), axis=1)
+        place, share = np.zeros(n, np.int64), np.zeros(n)
+        kernel.credibility(axes, one_hot(labels, n_classes, np.float64).T.copy(), place, share, memory)
+        new = _credible(labels, place, share, training, settings.per_round)
+        training = np.concatenate([training, new])
+        grown = np.zeros((n_classes, len(new)))  # the new points start without weight
+        coefficients = np.concatenate([coefficients[:, :-1], grown, coefficients[:, -1:]], axis=1)
+        fit(_TOLERANCE if len(training) < n else _FINAL_TOLERANCE)
+    z = logits()
+    z -= z.max(axis=1, keepdims=True)
+    return np.asarray(z - np.log(np.exp(z).sum(axis=1, keepdims=True)))
+
+
+def _credible(labels: NdArray, place: NdArray, share: NdArray, training: NdArray, per_round: int) -> NdArray:
+    """The instances that this round adds: of each class those that need no correction at the least penalty."""
+    outside = np.ones(len(labels), bool)
+    outside[training] = False
+    order = np.lexsort((share, place))
+    order = order[outside[order]]
+    same = labels[order][:, None] == labels[order]
+    return np.asarray(order[np.tril(same).sum(axis=1) <= per_round])
+
+
+def _principal_axes(gram: NdArray, n_components: int) -> NdArray:
+    """Orthonormal rows (b, r, n) that span the principal components of points with these inner products."""
+    rows = gram - gram.mean(axis=1, keepdims=True)
+    centred = rows - rows.mean(axis=2, keepdims=True)
+    values, vectors = np.linalg.eigh(centred)
+    top, axes = values[:, -n_components:], vectors[:, :, -n_components:]
+    floor = np.maximum(_NO_DIRECTION * values[:, -1:], np.finfo(np.float64).tiny)
+    return np.ascontiguousarray(np.swapaxes(np.where((top > floor)[:, None, :], axes, 0.0), 1, 2))

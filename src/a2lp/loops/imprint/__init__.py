@@ -1,0 +1,85 @@
+"""Fine-tuning of class weights on the support by Adam.
+
+The weights start as class means; the loss is the mean cross-entropy of tau times the logits -|x - w|^2 / 2.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from array_api_compat import device
+
+from a2lp.arrays import Array, namespace
+from a2lp.cores import map_tasks
+from a2lp.engines.contract import Callback, Loop, Points, Step, batched, fused_cpu
+from a2lp.losses import NUMERICS, by_numerics
+from a2lp.optimizers import Adam
+
+
+class Settings(NamedTuple):
+    """``tau`` and ``numerics`` are the loss's; see ``losses``."""
+
+    tau: float
+    numerics: str
+    steps: int
+    adam: Adam
+
+
+class Result(NamedTuple):
+    """Class weights (b, c, d), and the loss before each step (b, steps)."""
+
+    weights: Array
+    losses: Array
+
+
+def _batched(points: Points, settings: Settings, callback: Callback | None = None) -> Result:
+    support, labels, weights = points.support, points.labels, points.class_means
+    xp = namespace(support)
+    b, s, _ = support.shape
+    state = settings.adam.init(weights)
+    loss_function = by_numerics(settings.numerics)
+    lengths = xp.sum(support * support, axis=-1)[:, :, None]  # (b, s, 1)
+    nothing = support[:, :0, :]  # this loss reads the support only
+    losses = []
+    for step in range(settings.steps):
+        squares = lengths + xp.sum(weights * weights, axis=-1)[:, None, :]  # (b, s, c)
+        logits = support @ xp.matrix_transpose(weights) - 0.5 * squares
+        loss = loss_function(logits, nothing, labels, tau=settings.tau, scale=1.0 / s)
+        losses.append(loss.value)
+        if callback is not None:
+            callback(Step(step, slice(0, b), weights, loss.value, logits))
+        back = xp.matrix_transpose(loss.d_anchors)  # (b, c, s)
+        gradient = back @ support - xp.sum(back, axis=2)[:, :, None] * weights
+        state, move = settings.adam.update(state, gradient)
+        weights = weights + move
+    none = xp.empty((b, 0), dtype=support.dtype, device=device(support))
+    return Result(weights, xp.stack(losses, axis=1) if losses else none)
+
+
+def _compiled(points: Points, settings: Settings) -> Result:
+    from a2lp.loops.imprint import kernel
+
+    support, codes, weights = points.support, np.asarray(points.codes, np.int64), points.class_means
+    (b, s, d), c, dtype, adam = support.shape, points.n_classes, support.dtype, settings.adam
+    floats = np.array([settings.tau, 1.0 / s, *adam.constants], dtype)
+    rates = adam.rates(settings.steps).astype(dtype)
+    losses = np.empty((b, settings.steps), dtype)
+
+    def solve(i: int, space: kernel.Workspace) -> None:
+        space.X[:s, :d] = support[i]
+        space.W[:c, :d] = weights[i]
+        space.mean[:] = 0
+        space.square[:] = 0
+        kernel.fine_tune(codes[i], c, NUMERICS.index(settings.numerics), floats, rates, losses[i], space)
+        weights[i] = space.W[:c, :d]
+
+    map_tasks(solve, b, lambda: kernel.make_workspace(s, d, c, dtype))
+    return Result(weights, losses)
+
+
+LOOP = Loop(
+    "imprint",
+    (fused_cpu(_compiled), batched(_batched, shows_steps=True)),
+    is_one_pass=lambda settings: settings.steps == 0,
+)
