@@ -31,7 +31,7 @@ RECORD = Path(__file__).parent / "records" / "folder_trial.json"
 CLASSES, LABELS_PER_CLASS = 10, 5
 DRAWS = 20
 BINS = 15  # of the calibration error
-ESTIMATE = re.compile(r"judged by your labels: ([0-9.]+) % \(95 % interval ([0-9.]+) to ([0-9.]+) %\)")
+ESTIMATE = re.compile(r"estimated from your labels: ([0-9.]+) % \(95 % interval ([0-9.]+) to ([0-9.]+) %\)")
 
 EMBEDDED = re.compile(r"([0-9]+) images are not in the cache yet")
 

@@ -1,7 +1,7 @@
-"""The default of ``a2lp.pool`` against what people use today, on pools: all classes at once, a few labels each.
+"""``auto``, the default of ``a2lp.label``, compared with scikit-learn's classifiers on pools with few labels per class.
 
-    .venv/bin/python benchmarks/pool_accuracy.py --data FOLDER           # 20 draws, kept in records/
-    .venv/bin/python benchmarks/pool_accuracy.py --data FOLDER --quick   # 2 draws, printed and not kept
+    .venv/bin/python benchmarks/pool_accuracy.py --measure --data FOLDER   # about ten minutes; then docs/classify.md
+    .venv/bin/python benchmarks/pool_accuracy.py                           # docs/classify.md from the record
 
 FOLDER holds the feature files named below. Logistic regression, k nearest neighbours and LabelSpreading are
 scikit-learn's, on the same features at unit length; their parameters are those of the best mean accuracy over the
@@ -12,8 +12,6 @@ differences are paired.
 from __future__ import annotations
 
 import argparse
-import json
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,17 +21,25 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.semi_supervised import LabelSpreading
+from study import RECORDS, ROOT, Record, fill, table
 
-from a2lp import features
-from a2lp.bench.records import write_text
+import a2lp
 from a2lp.bench.statistics import estimate, paired_difference
-from a2lp.environment import stamp
-from a2lp.pool.solve import Prepared, prepare, solve
+from a2lp.files import write_text
+from a2lp.pool.methods import Task
+from a2lp.pool.session import whitened_graph
+from a2lp.pool.solve import solve
 from a2lp.preprocess import l2
 
-RECORD = Path(__file__).parent / "records" / "pool_accuracy.json"
+RECORD = RECORDS / "pool_accuracy.json"
+PAGE = ROOT / "docs" / "classify.md"
 VALIDATION = ("cub_resnet12_val", "clip_vitb_dtd_val")
-TEST = ("cub_resnet12_test", "clip_vitb_oxford_pets_test", "clip_vitb_dtd_test")
+TEST = {
+    "cub_resnet12_test": "CUB, ResNet-12",
+    "clip_vitb_oxford_pets_test": "Oxford Pets, CLIP",
+    "clip_vitb_dtd_test": "textures (DTD), CLIP",
+}
+DRAWS, TUNING_DRAWS = 20, 3
 LABELS_PER_CLASS = (1, 2, 5, 10)
 Array = np.ndarray[Any, Any]
 
@@ -71,11 +77,11 @@ class Pool:
     """A feature file, and what its points give without labels."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        data = features.load(folder / f"{name}.npz")
+        data = a2lp.load(folder / f"{name}.npz")
         self.name = name
         self.x = np.asarray(l2(data.features.astype(np.float32)))
         self.truth = np.unique(data.labels, return_inverse=True)[1]
-        self.prepared: Prepared | None = None
+        self.graph: tuple[Any, Any] | None = None
 
     def draws(self, per_class: int, n_draws: int) -> Iterator[Array]:
         """Codes (n,) with so many labels of each class, -1 elsewhere."""
@@ -92,9 +98,9 @@ class Pool:
         return float(100 * (answer[new] == self.truth[new]).mean())
 
     def auto(self, codes: Array) -> Array:
-        if self.prepared is None:
-            self.prepared = prepare(self.x)
-        return solve(self.prepared, codes).labels
+        if self.graph is None:
+            self.graph = whitened_graph(self.x)
+        return solve(Task(*self.graph, codes, int(codes.max()) + 1), np.unique(codes[codes >= 0])).labels
 
 
 def tune(pools: list[Pool], per_class: int, n_draws: int) -> dict[str, dict[str, Any]]:
@@ -130,41 +136,40 @@ def compare(pool: Pool, per_class: int, best: dict[str, dict[str, Any]], n_draws
     }
 
 
-def line(cell: dict[str, Any]) -> str:
-    means = cell["means"]
-    rivals = ", ".join(
-        f"{name} {means[name]['mean']:.1f} ({d['mean']:+.2f} ± {d['ci95']:.2f})"
-        for name, d in cell["differences"].items()
-    )
-    return f"{cell['pool']} {cell['labels_per_class']:>2}: auto {means['auto']['mean']:.1f}; {rivals}"
+def page(text: str, record: Record) -> str:
+    """The page with its generated part."""
+    rows = []
+    for name, title in TEST.items():
+        for per_class in LABELS_PER_CLASS:
+            cell = record.result(f"{name} {per_class}")
+            if cell:
+                rivals = [f"{cell['means'][rival]['mean']:.1f}" for rival in RIVALS]
+                best = min(cell["differences"].values(), key=lambda gain: gain["mean"])
+                gain = f"{best['mean']:+.1f} ± {best['ci95']:.1f}"
+                rows.append([title, str(per_class), f"**{cell['means']['auto']['mean']:.1f}**", *rivals, gain])
+    heads = ["pool", "labels per class", "`auto`", *RIVALS, "`auto` − best of them"]
+    return fill(text, "pool_accuracy", {"accuracies": table(heads, rows)})
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="the folder of the feature files")
-    parser.add_argument("--quick", action="store_true", help="two draws, nothing is kept")
+    parser.add_argument("--measure", action="store_true")
+    parser.add_argument("--data", type=Path, help="the folder of the feature files")
+    parser.add_argument("--draws", type=int, default=DRAWS)
+    parser.add_argument("--record", type=Path, default=RECORD)
+    parser.add_argument("--page", type=Path, default=PAGE)
     args = parser.parse_args()
-    n_draws, tuning_draws = (2, 1) if args.quick else (20, 3)
-    # scikit-learn tells of 30 rounds that were not enough, and of versions to come
-    warnings.filterwarnings("ignore", module="sklearn")
-    began = time.perf_counter()
-    validation = [Pool(args.data, name) for name in VALIDATION]
-    best = {per_class: tune(validation, per_class, tuning_draws) for per_class in LABELS_PER_CLASS}
-    cells = []
-    for name in TEST:
-        pool = Pool(args.data, name)
-        for per_class in LABELS_PER_CLASS:
-            cells.append(compare(pool, per_class, best[per_class], n_draws))
-            print(line(cells[-1]), flush=True)
-    if not args.quick:
-        record = {
-            "what": __doc__.splitlines()[0],
-            "draws": n_draws,
-            "tuned_on": {"pools": VALIDATION, "draws": tuning_draws},
-            "cells": cells,
-            "seconds": round(time.perf_counter() - began, 1),
-        } | stamp()
-        write_text(RECORD, json.dumps(record, indent=1) + "\n")
+    record = Record(args.record, __doc__.splitlines()[0])
+    if args.measure:
+        # scikit-learn warns that 30 rounds were not enough, and about later versions
+        warnings.filterwarnings("ignore", module="sklearn")
+        validation = [Pool(args.data, name) for name in VALIDATION]
+        best = {per_class: tune(validation, per_class, TUNING_DRAWS) for per_class in LABELS_PER_CLASS}
+        for name in TEST:
+            pool = Pool(args.data, name)
+            for k in LABELS_PER_CLASS:
+                record.measure(f"{name} {k}", lambda p=pool, k=k: compare(p, k, best[k], args.draws), draws=args.draws)
+    write_text(args.page, page(args.page.read_text(encoding="utf-8"), record))
 
 
 if __name__ == "__main__":

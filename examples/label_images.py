@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from a2lp.label import classify_files
+from a2lp.labelling import classify_files
 
 SHAPES = ("circle", "square", "triangle")
 

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from a2lp.estimators import PrototypicalClassifier as PrototypicalClassifier
     from a2lp.features.files import load as load
     from a2lp.features.statistics import BaseStatistics as BaseStatistics
+    from a2lp.labelling.classify import label as label
     from a2lp.methods.base import Method as Method
     from a2lp.methods.registry import create as create
     from a2lp.methods.registry import list_methods as list_methods
+    from a2lp.pool.session import Pool as Pool
     from a2lp.tasks.batch import Prediction as Prediction
     from a2lp.tasks.batch import TaskBatch as TaskBatch
     from a2lp.tasks.lists import TaskList as TaskList
@@ -32,22 +34,24 @@ _WHERE = {
     "ImprintingClassifier": "a2lp.estimators",
     "LabelPropagationClassifier": "a2lp.estimators",
     "Method": "a2lp.methods.base",
+    "Pool": "a2lp.pool.session",
     "Prediction": "a2lp.tasks.batch",
     "PrototypicalClassifier": "a2lp.estimators",
     "TaskBatch": "a2lp.tasks.batch",
     "TaskList": "a2lp.tasks.lists",
     "create": "a2lp.methods.registry",
     "draw": "a2lp.tasks.samplers",
+    "label": "a2lp.labelling.classify",
     "list_methods": "a2lp.methods.registry",
     "load": "a2lp.features.files",
 }
 
-__all__ = ["__version__", "bench", "label", *_WHERE]
+__all__ = ["__version__", "bench", *_WHERE]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("bench", "label"):  # packages; the latter is a function, too
-        return import_module(f"a2lp.{name}")
+    if name == "bench":
+        return import_module("a2lp.bench")
     if name not in _WHERE:
         raise AttributeError(f"module 'a2lp' has no attribute {name!r}")
     return getattr(import_module(_WHERE[name]), name)

@@ -82,10 +82,10 @@ def test_vectors() -> None:
 
     out = result.stdout
     assert "digits.npz: 300 points, 40 labelled by you, 260 by a2lp -> out.csv" in out
-    assert "Expected accuracy on those 260, judged by your labels: " in out
+    assert "Expected accuracy on the 260 points without your label, estimated from your labels: " in out
     assert "95 % interval" in out
     assert "digit 7" in out
-    assert "add their labels to labels.csv" in out
+    assert "`a2lp suggest digits.npz --labels labels.csv --out next.csv`" in out
 
     result = run("digits.npz", "--labels", "labels.csv", "--out", "out.csv")
     assert result.exit_code == 2
@@ -97,7 +97,35 @@ def test_vectors() -> None:
         sure = float(before["confidence"]) >= 0.9 or before["given"] == "true"
         assert row["label"] == (before["label"] if sure else "")
     (line,) = [line for line in result.stdout.splitlines() if "(left unlabelled)" in line]
-    assert int(line.split()[-1]) == sum(not row["label"] for row in some)
+    none = sum(not row["label"] for row in some)
+    assert int(line.split()[-1]) == none
+    assert f"300 points, 40 labelled by you, {260 - none} by a2lp, {none} left unlabelled" in result.stdout
+    assert "\n0 new labels are doubtful" in result.stdout  # those below 0.9 have no label
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_table_that_came_out_labels_nothing_new_when_it_goes_in() -> None:
+    assert run("digits.npz", "--labels", "labels.csv", "--out", "out.csv").exit_code == 0
+    result = run("digits.npz", "--labels", "out.csv", "--out", "again.csv")
+    assert result.exit_code == 0, result.stderr
+    assert "note: out.csv: 260 of its labels are predictions of a2lp (given is false)" in result.stderr
+    assert "40 labelled by you, 260 by a2lp" in result.stdout
+    assert Path("again.csv").read_text() == Path("out.csv").read_text()
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_page_and_the_labels_appear_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("jinja2")
+    arguments = ("digits.npz", "--labels", "labels.csv", "--out", "out.csv", "--report", "page.html")
+
+    def stopped(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("a2lp.labelling.outputs.csv.writer", stopped)
+        assert run(*arguments).exit_code == 2
+    assert not Path("page.html").exists() and not Path("out.csv").exists()
+    assert run(*arguments).exit_code == 0  # nothing is in the way
 
 
 @pytest.mark.usefixtures("folder")
@@ -105,7 +133,7 @@ def test_report() -> None:
     pytest.importorskip("jinja2")
     result = run("digits.npz", "--labels", "labels.csv", "--out", "out.csv", "--report", "page.html")
     assert result.exit_code == 0, result.stderr
-    assert "The page: page.html" in result.stdout
+    assert "Report: page.html" in result.stdout
     page = Path("page.html").read_text(encoding="utf-8")
     assert all(f'data-key="scan {i}"' in page for i in range(300))
 
@@ -184,10 +212,9 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "no labels": (("digits.npz", "--labels", "nowhere.csv", "--out", "new.csv"), "nowhere.csv"),
     "an unknown point": (("digits.npz", "--labels", "unknown.csv", "--out", "new.csv"), "`scan 900`"),
     "a row that is not there": (("digits.npz", "--labels", "rows.csv", "--out", "new.csv"), "index '2000'"),
-    "a ragged table": (("digits.npz", "--labels", "ragged.csv", "--out", "new.csv"), "line 3"),
+    "a short line": (("digits.npz", "--labels", "short.csv", "--out", "new.csv"), "line 3"),
     "labels of another kind": (("digits.npz", "--labels", "digits.npz", "--out", "new.csv"), "'.npz'"),
     "contradicting labels": (("digits.npz", "--labels", "against.csv", "--out", "new.csv"), "contradict"),
-    "a label twice": (("digits.npz", "--labels", "twice.csv", "--out", "new.csv"), "'scan 1' is labelled 'a' twice"),
     "a class without example": (("digits.npz", "--labels", "none.csv", "--out", "new.csv"), "'wren' has no example"),
     "one class": (("digits.npz", "--labels", "one.csv", "--out", "new.csv"), "two classes"),
     "other columns": (("digits.npz", "--labels", "columns.csv", "--out", "new.csv"), "`label`"),
@@ -196,13 +223,16 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "abstain in per cent": ((*QUICK, "--out", "new.csv", "--abstain", "80"), "abstain=80"),
     "abstain below zero": ((*QUICK, "--out", "new.csv", "--abstain", "-0.1"), "abstain=-0.1"),
     "all are rejected": ((*QUICK, "--out", "new.csv", "--reject", "1"), "reject=1"),
+    "OUT is the labels": ((*QUICK, "--out", "labels.csv", "--force"), "holds your labels"),
+    "OUT is one of the labels": ((*QUICK, "--labels", "one.csv", "--out", "./one.csv", "--force"), "holds your labels"),
+    "labels in no folder": (("digits.npz", "--labels", "examples", "--out", "new.csv"), "no folder examples"),
     "OUT is there": ((*QUICK, "--out", "there.csv"), "--force"),
-    "OUT is a folder": ((*QUICK, "--out", "folder.csv", "--force"), "folder.csv is a directory"),
+    "OUT is a folder": ((*QUICK, "--out", "folder.csv", "--force"), "folder.csv is a folder"),
     "OUT of another kind": ((*QUICK, "--out", "new.xlsx"), ".parquet"),
-    "OUT in no folder": ((*QUICK, "--out", "no/new.csv"), "no directory no"),
+    "OUT in no folder": ((*QUICK, "--out", "no/new.csv"), "no folder no"),
     "folders of vectors": ((*QUICK, "--out", "new"), "feature file"),
     "a report of another kind": ((*QUICK, "--out", "new.csv", "--report", "page.pdf"), ".html"),
-    "a report in no folder": ((*QUICK, "--out", "new.csv", "--report", "no/page.html"), "no directory no"),
+    "a report in no folder": ((*QUICK, "--out", "new.csv", "--report", "no/page.html"), "no folder no"),
     "the report is there": ((*QUICK, "--out", "new.csv", "--report", "there.html"), "--force"),
 }
 
@@ -217,13 +247,13 @@ def test_errors_are_one_paragraph(name: str) -> None:
     Path("there.html").write_text("mine")
     Path("empty").mkdir()
     Path("folder.csv").mkdir()
-    tables = {"unknown": "900,a", "against": "1,b", "twice": "1,a", "one": "2,a"}
+    tables = {"unknown": "900,a", "against": "1,b", "one": "2,a"}
     for table, line in tables.items():
         Path(f"{table}.csv").write_text(f"id,label\nscan 1,a\nscan {line}\n")
     Path("none.csv").write_text("id,label\nscan 1,a\nscan 2,b\n,wren\n")
-    Path("columns.csv").write_text("name,class\nscan 1,a\n")
+    Path("columns.csv").write_text("name,kind\nscan 1,a\n")
     Path("rows.csv").write_text("index,label\n1,a\n2000,b\n")
-    Path("ragged.csv").write_text("id,label\nscan 1,a\nscan 2,b,c\n")
+    Path("short.csv").write_text("id,label\nscan 1,a\nscan 2\n")
     names = ["scan 1", "scan 2", "scan 1", "scan 3"]
     np.savez("twice.npz", features=np.eye(4), files=names)
     np.savez("nan.npz", features=np.where(np.arange(8).reshape(4, 2) == 7, np.nan, 1))
@@ -238,6 +268,7 @@ def test_errors_are_one_paragraph(name: str) -> None:
     assert part in result.stderr
     assert set(Path().iterdir()) == before
     assert Path("there.csv").read_text() == "mine"
+    assert Path("labels.csv").read_text().count("scan ") == 40
 
 
 WITHOUT = """

@@ -56,7 +56,7 @@ def test_from_no_label_on(source: str, key: str, first: str) -> None:
     assert len({row[key] for row in rows}) == 12
     assert all(row[key].startswith(first) and not row["label"] and "typical of" in row["why"] for row in rows)
     assert f"{rows[0][key]}\t{rows[0]['why']}" in result.stdout
-    assert "which no label tells yet" in result.stdout
+    assert "no forecast of their effect yet" in result.stdout
 
     filled("mine.csv", rows, key)  # what came out goes in
     result = run(source, "--labels", "mine.csv", "--out", "more.csv")
@@ -112,9 +112,13 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "all are labelled": (("digits.npz", "--labels", "all.csv", "--out", "new.csv"), "nothing to suggest"),
     "no points": (("digits.npz", "-n", "0", "--out", "new.csv"), "n=0"),
     "OUT is there": (("digits.npz", "--out", "there.csv"), "--force"),
-    "OUT is a folder": (("digits.npz", "--out", "folder.csv", "--force"), "folder.csv is a directory"),
+    "OUT is the labels": (
+        ("digits.npz", "--labels", "labels.csv", "--out", "labels.csv", "--force"),
+        "holds your labels",
+    ),
+    "OUT is a folder": (("digits.npz", "--out", "folder.csv", "--force"), "folder.csv is a folder"),
     "OUT of another kind": (("digits.npz", "--out", "new.parquet"), ".csv"),
-    "OUT in no folder": (("digits.npz", "--out", "no/new.csv"), "no directory no"),
+    "OUT in no folder": (("digits.npz", "--out", "no/new.csv"), "no folder no"),
 }
 
 

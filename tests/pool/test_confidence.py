@@ -7,15 +7,15 @@ import pytest
 from sklearn.datasets import load_digits
 
 from a2lp.pool.confidence import assess
-from a2lp.pool.held_out import draw_folds, hide_in_turn
-from a2lp.pool.solve import prepare, solve
+from a2lp.pool.held_out import draw_folds, predict_held_out
+from a2lp.pool.session import whitened_graph
 
 
 @pytest.fixture(scope="module")
 def digits():
     x, truth = load_digits(return_X_y=True)
     rows = np.random.default_rng(1).permutation(len(x))[:700]
-    return prepare(x[rows].astype(np.float32)), truth[rows]
+    return whitened_graph(x[rows].astype(np.float32)), truth[rows]
 
 
 def some_labels(truth, per_class, seed):
@@ -33,20 +33,20 @@ def calibration_error(confidence, right):
 
 
 @pytest.mark.parametrize(("per_class", "bias", "width"), [(1, 0.15, 0.45), (2, 0.10, 0.35), (5, 0.06, 0.25)])
-def test_the_interval_holds_the_truth(digits, per_class, bias, width):
+def test_the_interval_holds_the_truth(digits, per_class, bias, width, answer):
     prepared, truth = digits
     off, inside, errors = [], [], []
     for seed in range(6):
-        answer = solve(prepared, some_labels(truth, per_class, seed))
-        found = assess(answer)
-        new = ~answer.given
-        right = answer.labels[new] == truth[new]
+        made = answer(prepared, some_labels(truth, per_class, seed))
+        found = assess(made)
+        new = ~made.given
+        right = made.labels[new] == truth[new]
         assert found.low < found.accuracy < found.high
         assert found.high - found.low < width
         np.testing.assert_allclose(found.probabilities.sum(axis=1), 1, atol=1e-4)
         confidence = found.probabilities[new].max(axis=1)
         assert confidence.mean() == pytest.approx(found.accuracy, abs=0.005)
-        np.testing.assert_array_equal(found.probabilities.argmax(axis=1), answer.probabilities.argmax(axis=1))
+        np.testing.assert_array_equal(found.probabilities.argmax(axis=1), made.probabilities.argmax(axis=1))
         off.append(found.accuracy - right.mean())
         inside.append(found.low <= right.mean() <= found.high)
         errors.append(calibration_error(confidence, right))
@@ -55,34 +55,33 @@ def test_the_interval_holds_the_truth(digits, per_class, bias, width):
     assert per_class < 5 or np.mean(errors) < 0.06
 
 
-def test_no_answer_is_promised_from_noise():
+def test_no_answer_is_promised_from_noise(answer):
     rng = np.random.default_rng(0)
     x, truth = rng.normal(size=(300, 20)), rng.integers(3, size=300)
-    answer = solve(x, np.where(np.arange(300) < 90, truth, -1))
-    found = assess(answer)
+    found = assess(answer(x, np.where(np.arange(300) < 90, truth, -1)))
     assert found.low < 1 / 3 < found.high
     assert found.accuracy < 0.5
 
 
-def test_wrong_labels_are_found(digits):
+def test_wrong_labels_are_found(digits, answer):
     prepared, truth = digits
     labels = some_labels(truth, 8, 0)
     wrong = np.random.default_rng(0).choice(np.flatnonzero(labels >= 0), 6, replace=False)
     labels[wrong] = (labels[wrong] + 5) % 10
-    found = assess(solve(prepared, labels))
+    found = assess(answer(prepared, labels))
     hits = np.isin(found.mistakes, wrong)
     assert hits.sum() >= 3
     assert hits.mean() > 0.5
     assert (np.diff(found.suspicion) <= 0).all()
 
 
-def test_nothing_to_judge(digits):
+def test_nothing_to_judge(digits, answer):
     prepared, truth = digits
-    found = assess(solve(prepared, truth))
+    found = assess(answer(prepared, truth))
     assert (found.accuracy, found.low, found.high) == (1, 1, 1)
     lone = np.full(len(truth), -1)
     lone[0] = 3
-    assert assess(solve(prepared, lone)).mistakes.size == 0
+    assert assess(answer(prepared, lone)).mistakes.size == 0
 
 
 def test_a_hidden_label_is_not_seen():
@@ -91,7 +90,7 @@ def test_a_hidden_label_is_not_seen():
     assert sorted(folds[:3]) == [0, 1, 2]
     assert (folds[5:] == -1).all()  # the only label of its class, and the unlabelled
     shown = []
-    rows = hide_in_turn(codes, folds, lambda given: (shown.append(given), given)[1])
+    rows = predict_held_out(codes, folds, lambda given: (shown.append(given), given)[1])
     np.testing.assert_array_equal(rows, [-1] * 5)
     for given in shown:
         assert (given == 0).sum() == 2

@@ -36,7 +36,7 @@ def test_equals_the_dense_graph(n: int, gamma: float) -> None:
     found = neighbour_graph(x, 20, gamma)
     expected = dense(x, 20, gamma)
     np.testing.assert_allclose(found.weights.toarray(), expected, atol=1e-13)
-    np.testing.assert_allclose(found.normalised().toarray(), np.asarray(normalise(expected)), atol=1e-10)
+    np.testing.assert_allclose(found.normalised.toarray(), np.asarray(normalise(expected)), atol=1e-10)
     np.testing.assert_allclose(found.degree, expected.sum(axis=1), atol=1e-12)
     assert found.n == n
     assert found.weights.has_canonical_format
@@ -75,13 +75,12 @@ def test_nothing_depends_on_the_number_of_cores(monkeypatch: pytest.MonkeyPatch)
     assert (before.data == after.data).all() and (before.indices == after.indices).all()
 
 
-def test_isolated_points_and_components() -> None:
+def test_isolated_points_and_paths() -> None:
     x = np.array([[1.0, 0, 0], [1, 0.1, 0], [0, -1, 1], [0, -1, 1.1], [0, 0, 0]])
     graph = neighbour_graph(x, 2)
-    count, part = graph.components()
-    assert count == 3
-    assert part[0] == part[1] != part[2] == part[3] and part[4] not in part[:4]
-    assert np.isfinite(graph.normalised().toarray()).all() and graph.degree[4] == 0
+    assert graph.reached(np.arange(5) == 0).tolist() == [True, True, False, False, False]
+    assert graph.reached(np.arange(5) > 2).tolist() == [False, False, True, True, True]
+    assert np.isfinite(graph.normalised.toarray()).all() and graph.degree[4] == 0
 
 
 def test_nearest_among_other_points() -> None:
@@ -90,8 +89,8 @@ def test_nearest_among_other_points() -> None:
     all_cosines = l2(queries) @ l2(x).T
     np.testing.assert_array_equal(index, np.argsort(-all_cosines, axis=1)[:, :3])
     np.testing.assert_allclose(cosine, np.take_along_axis(all_cosines, index, axis=1), atol=1e-12)
-    away, none = neighbours.nearest(-x[:1], x[:1], 3)
-    assert away.tolist() == [[-1]] and none.tolist() == [[0.0]]
+    away, opposite = neighbours.nearest(-x[:1], x[:1], 3)
+    assert away.tolist() == [[0]] and opposite == pytest.approx(-1)  # negative cosines count
 
 
 def test_neighbours_that_the_caller_found_give_the_same_graph() -> None:
@@ -111,7 +110,7 @@ def test_a_matrix_of_the_caller_is_made_symmetric_and_not_changed() -> None:
     np.testing.assert_array_equal(given_graph.toarray(), before)
     # of any scale: an offset on the degrees would cut all edges here
     np.testing.assert_allclose(
-        from_sparse(1e-20 * given_graph).normalised().toarray(), from_sparse(given_graph).normalised().toarray()
+        from_sparse(1e-20 * given_graph).normalised.toarray(), from_sparse(given_graph).normalised.toarray()
     )
 
 

@@ -28,7 +28,7 @@ def pool(n: int = N, seed: int = 0) -> tuple[Any, Any, Any]:
 
 
 def true_residual(graph: PoolGraph, y: Any, z: Any, alpha: float) -> Any:
-    system = sparse.eye_array(graph.n) - alpha * graph.normalised().astype(np.float64)
+    system = sparse.eye_array(graph.n) - alpha * graph.normalised.astype(np.float64)
     return np.linalg.norm(y - system @ z.astype(np.float64), axis=0) / np.linalg.norm(y, axis=0)
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
-from a2lp.errors import InputError, ShapeError, UnknownNameError
+from a2lp.errors import InputError, UnknownNameError
 from a2lp.features import load
 from a2lp.pool import logistic
 from a2lp.pool.graph import from_sparse, neighbour_graph
 from a2lp.pool.methods import METHODS, fit_weights, mix
-from a2lp.pool.solve import Prepared, prepare, solve
+from a2lp.pool.session import whitened_graph
 from a2lp.preprocess import l2
 
 
@@ -36,42 +34,48 @@ def digits():
 
 @pytest.fixture(scope="module")
 def prepared(digits):
-    return prepare(digits[0])
+    return whitened_graph(digits[0])
 
 
-def accuracy(answer, truth):
-    new = ~answer.given
-    return (answer.labels[new] == truth[new]).mean()
+def accuracy(found, truth):
+    new = ~found.given
+    return (found.labels[new] == truth[new]).mean()
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_labels_digits(method, digits, prepared):
+def test_every_method_labels_digits(method, digits, prepared, answer):
     labels = some_labels(digits[1], 5)
-    answer = solve(prepared, labels, method=method)
-    assert accuracy(answer, digits[1]) > 0.75
-    np.testing.assert_allclose(answer.probabilities.sum(axis=1), 1, atol=1e-5)
-    assert (answer.labels[answer.given] == labels[answer.given]).all()
-    assert (answer.nearest[answer.given] == np.flatnonzero(answer.given)).all()
-    assert answer.given[answer.nearest].all()
+    found = answer(prepared, labels, method)
+    assert accuracy(found, digits[1]) > 0.75
+    np.testing.assert_allclose(found.probabilities.sum(axis=1), 1, atol=1e-5)
+    assert (found.labels[found.given] == labels[found.given]).all()
+    np.testing.assert_array_equal(found.nearest[found.given], np.flatnonzero(found.given))
+
+
+def test_nearest_is_the_labelled_point_of_the_largest_cosine_even_if_that_is_negative(digits, prepared, answer):
+    found = answer(prepared, np.where(np.arange(800) < 2, [7, 8] * 400, -1), "lp")
+    cosines = prepared[0] @ prepared[0][:2].T
+    assert (cosines.max(axis=1) < 0).sum() > 50
+    np.testing.assert_array_equal(found.nearest, cosines.argmax(axis=1))
 
 
 @pytest.mark.parametrize("per_class", [1, 2, 5])
-def test_auto_is_above_logistic_regression_and_near_the_best(per_class, digits, prepared):
+def test_auto_is_above_logistic_regression_and_near_the_best(per_class, digits, prepared, answer):
     scores = {name: [] for name in ("auto", "lp", "em", "smoothed_lr", "logistic")}
     for seed in range(4):
         labels = some_labels(digits[1], per_class, seed)
         for name, values in scores.items():
-            values.append(accuracy(solve(prepared, labels, method=name), digits[1]))
+            values.append(accuracy(answer(prepared, labels, name), digits[1]))
     means = {name: np.mean(values) for name, values in scores.items()}
     assert means["auto"] > means["logistic"] + 0.03
     assert means["auto"] > max(means.values()) - 0.03
 
 
-def test_answers_in_the_callers_labels_whatever_marks_the_missing_ones(digits, prepared):
+def test_answers_in_the_callers_labels_whatever_marks_the_missing_ones(digits, prepared, answer):
     labels = some_labels(digits[1], 2)
-    plain = solve(prepared, labels)
+    plain = answer(prepared, labels)
     names = np.array([None if value < 0 else f"digit {value}" for value in labels], dtype=object)
-    named = solve(prepared, names)
+    named = answer(prepared, names)
     assert named.labels.tolist() == [f"digit {value}" for value in plain.labels]
     np.testing.assert_array_equal(named.probabilities, plain.probabilities)
 
@@ -113,72 +117,53 @@ def test_weights_follow_the_opinion_that_is_right():
         assert likelihood(weights) > likelihood(weights * np.exp(-step))
 
 
-def test_whitening_helps_birds():
+def test_whitening_helps_birds(answer):
     data = load("cub")
     rows = data.labels < 20
     x, truth = data.features[rows].astype(np.float32), data.labels[rows]
     unit = np.asarray(l2(x - x.mean(axis=0)))
-    plain, white = Prepared(unit, neighbour_graph(unit)), prepare(x)
+    plain, white = (unit, neighbour_graph(unit)), whitened_graph(x)
     scores = [
-        [accuracy(solve(pool, some_labels(truth, 1, seed)), truth) for seed in range(4)] for pool in (plain, white)
+        [accuracy(answer(pool, some_labels(truth, 1, seed)), truth) for seed in range(4)] for pool in (plain, white)
     ]
     assert np.mean(scores[1]) > np.mean(scores[0]) + 0.02
 
 
-def test_an_earlier_answer_is_continued(digits, prepared):
-    labels = some_labels(digits[1], 6)
-    first = solve(prepared, labels)
-    row = int(np.flatnonzero(labels < 0)[0])
-    labels[row] = digits[1][row]
-    begun = time.perf_counter()
-    second = solve(digits[0], labels, start=first)
-    assert time.perf_counter() - begun < 5
-    assert second.prepared is first.prepared
-    np.testing.assert_array_equal(second.weights, first.weights)
-    assert second.labels[row] == digits[1][row]
-    # the same labels as from scratch, but where two classes are near a tie
-    assert (second.labels == solve(digits[0], labels).labels).mean() > 0.97
-    # many new labels: the weights are fitted again
-    assert not np.array_equal(solve(prepared, some_labels(digits[1], 12), start=first).weights, first.weights)
-    with pytest.raises(ShapeError, match="start answers for 800 points and there are 700"):
-        solve(digits[0][:700], labels[:700], start=first)
-
-
-def test_points_that_no_label_reaches():
+def test_points_that_no_label_reaches(answer):
     # two chains; only the first has labels
     ends = np.array([[0, 1], [1, 2], [2, 3], [4, 5]])
     graph = from_sparse(sparse.coo_array((np.array([1.0, 0.2, 1.0, 1.0]), ends.T), shape=(6, 6)))
-    answer = solve(graph, ["b", "b", "", "a", "", ""])
-    assert answer.labels.tolist() == ["b", "b", "a", "a", "b", "b"]  # the last two: the most frequent label
-    assert answer.reached.tolist() == [True] * 4 + [False] * 2
-    assert answer.nearest.tolist() == [0, 1, 3, 3, -1, -1]
-    np.testing.assert_allclose(answer.probabilities[4:], 0.5)
+    found = answer(graph, ["b", "b", "", "a", "", ""])
+    assert found.labels.tolist() == ["b", "b", "a", "a", "b", "b"]  # the last two: the most frequent label
+    assert found.reached.tolist() == [True] * 4 + [False] * 2
+    assert found.nearest.tolist() == [0, 1, 3, 3, -1, -1]
+    np.testing.assert_allclose(found.probabilities[4:], 0.5)
     with pytest.raises(InputError, match="needs the points themselves"):
-        solve(graph, ["b", "", "", "a", "", ""], method="em")
+        answer(graph, ["b", "", "", "a", "", ""], "em")
 
 
 @pytest.mark.parametrize("n", [2, 3, 12])
-def test_tiny_pools_and_one_class(n):
+def test_tiny_pools_and_one_class(n, answer):
     x = np.random.default_rng(n).normal(size=(n, 5))
     labels = np.full(n, -1)
     labels[0] = 7
-    assert (solve(x, labels).labels == 7).all()
+    assert (answer(x, labels).labels == 7).all()
     labels[1] = 8
-    answer = solve(x, labels)
-    assert set(answer.labels.tolist()) <= {7, 8}
-    assert np.isfinite(answer.probabilities).all()
+    found = answer(x, labels)
+    assert set(found.labels.tolist()) <= {7, 8}
+    assert np.isfinite(found.probabilities).all()
 
 
-def test_unknown_method(digits, prepared):
+def test_unknown_method(digits, prepared, answer):
     with pytest.raises(UnknownNameError, match=r"unknown method 'atuo'\. Did you mean 'auto'"):
-        solve(prepared, some_labels(digits[1], 1), method="atuo")
+        answer(prepared, some_labels(digits[1], 1), "atuo")
 
 
 @pytest.mark.shared
-def test_validation_pool_of_textures(shared_data):
+def test_validation_pool_of_textures(shared_data, answer):
     data = np.load(shared_data / "features" / "clip_vitb_dtd_val.npz")
     truth = data["labels"]
-    prepared = prepare(data["features"])
+    prepared = whitened_graph(data["features"])
     for per_class, least in ((1, 0.36), (10, 0.61)):
-        scores = [accuracy(solve(prepared, some_labels(truth, per_class, seed)), truth) for seed in range(2)]
+        scores = [accuracy(answer(prepared, some_labels(truth, per_class, seed)), truth) for seed in range(2)]
         assert np.mean(scores) > least

@@ -29,6 +29,26 @@ def test_equals_the_definition() -> None:
     np.testing.assert_allclose(found.apply(x), l2((unit - found.mean) @ found.matrix), atol=1e-12)
 
 
+def test_fewer_points_than_dimensions_are_whitened_in_the_space_they_span() -> None:
+    x = 1 + np.random.default_rng(0).normal(size=(12, 5000)) * np.r_[10, np.ones(4999)]
+    unit = l2(x)
+    cosines = unit @ unit.T
+    np.fill_diagonal(cosines, -2)
+    near = np.argsort(-cosines, axis=1)[:, :5]
+    differences = (unit[:, None] - unit[near]).reshape(-1, 5000)
+    scale = np.sqrt(len(differences) * 2)
+    found = neighbour_whitening(x, ridge=0.2)
+    white = found.apply(x)
+    assert white.shape == (12, 12)
+    # (W + rI)^-1 for W = D'D by Woodbury's identity, without a matrix of 5000 x 5000
+    d, r = differences / scale, 0.2 * np.square(differences / scale).sum() / 5000
+    centred = unit - unit.mean(axis=0)
+    inner = d @ centred.T
+    expected = (centred @ centred.T - inner.T @ np.linalg.solve(r * np.eye(len(d)) + d @ d.T, inner)) / r
+    length = np.sqrt(np.diag(expected))
+    np.testing.assert_allclose(white @ white.T, expected / length / length[:, None], atol=1e-9)
+
+
 def test_half_precision_and_points_that_are_all_equal() -> None:
     x = np.random.default_rng(0).normal(size=(100, 5))
     half = neighbour_whitening(x.astype(np.float16)).apply(x.astype(np.float16))

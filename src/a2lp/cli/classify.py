@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,8 +14,8 @@ from a2lp.cli.progress import bar_on_stderr
 from a2lp.errors import CorruptImageError, InputError
 
 if TYPE_CHECKING:
-    from a2lp.label.classify import Labelled
-    from a2lp.label.tool import Task
+    from a2lp.labelling.classify import Labelled
+    from a2lp.labelling.labels import Task
 
 DOUBT = 0.8
 _MOST_CLASSES = 20
@@ -27,10 +28,10 @@ Source = Annotated[
     ),
 ]
 Labels = Annotated[
-    str,
+    list[str],
     typer.Option(
         help="The few labels: a .csv, .tsv or .parquet with the columns path (or id, or index: the row from 0) and "
-        "label, or a folder that holds a folder of examples for each class.",
+        "label, or a folder that holds a folder of examples for each class. May be repeated.",
         metavar="FILE|DIR",
     ),
 ]
@@ -45,12 +46,12 @@ View = Annotated[
     str | None,
     typer.Option(help="What the backbone sees, in pixels; its own if not given.", metavar="RESIZE/CROP[/SIZE]"),
 ]
-Device = Annotated[str, typer.Option(help="auto (CUDA where there is some), cpu, cuda, cuda:1, ...")]
-OnCorrupt = Annotated[str, typer.Option(help="What becomes of images that cannot be read.", metavar="refuse|skip")]
+Device = Annotated[str, typer.Option(help="auto (CUDA if available), cpu, cuda, cuda:1, ...")]
+OnCorrupt = Annotated[str, typer.Option(help="What to do with images that cannot be read.", metavar="refuse|skip")]
 Cache = Annotated[
     Path | None,
     typer.Option(
-        help="Where vectors of images are kept; else where A2LP_CACHE says, else the user's cache folder.",
+        help="Where vectors of images are kept; by default in $A2LP_CACHE or the user's cache folder.",
         metavar="DIR",
     ),
 ]
@@ -67,7 +68,7 @@ def classify(
             metavar="FILE|DIR",
         ),
     ],
-    method: Annotated[str, typer.Option(help="auto chooses by the labels.", metavar="NAME")] = "auto",
+    method: Annotated[str, typer.Option(help="auto adapts to the labels.", metavar="NAME")] = "auto",
     abstain: Annotated[
         float | None,
         typer.Option(help="Leave points unlabelled whose confidence is below this, such as 0.8.", metavar="P"),
@@ -84,26 +85,25 @@ def classify(
         Path | None,
         typer.Option(help="Also write a page about the labels: what to look at first, and a map.", metavar="PAGE.html"),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace OUT and the page where they exist.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace OUT and the page if they exist.")] = False,
     backbone: Backbone = "efficientnet_lite0",
     weights: Weights = None,
     view: View = None,
     device: Device = "auto",
     on_corrupt: OnCorrupt = "refuse",
     cache: Cache = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything that is random.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
 ) -> None:
     """Label all images or vectors of SOURCE from the few labels in LABELS.
 
     OUT gets one row for each point: its key, label, confidence, second (the next best class), margin, reached, nearest
     (the closest labelled example), given (whether the label is yours) and novelty (high where it looks like none of the
-    classes). A run that was stopped or killed goes on when it is started again; nothing is replaced without --force.
+    classes). A run that was stopped or killed continues when it is started again; nothing is replaced without --force.
     """
-    from a2lp.label.sources import Embedding
-    from a2lp.label.tool import classify_files
+    from a2lp.labelling import Embedding, classify_files
 
     how = Embedding(backbone, weights, view, device, on_corrupt, cache)
-    with saying_how_to_go_on(), progress_bar() as progress:
+    with explaining_interruptions(), progress_bar() as progress:
         task, result = classify_files(
             source,
             labels,
@@ -118,28 +118,28 @@ def classify(
             seed=seed,
             progress=progress,
         )
-    for key in task.skipped:
+    for key in task.points.skipped:
         typer.echo(f"skipped, since it cannot be read: {key}", err=True)
     _print_summary(task, result, source, labels, out)
     if report is not None:
-        typer.echo(f"The page: {report}")
+        typer.echo(f"Report: {report}")
 
 
 @contextmanager
-def saying_how_to_go_on() -> Iterator[None]:
-    """Name the option for damaged images, and tell what an interruption costs."""
+def explaining_interruptions() -> Iterator[None]:
+    """Name the option for damaged images, and say what an interruption costs."""
     try:
         yield
     except CorruptImageError as error:
         raise InputError(f"{error} On the command line: --on-corrupt skip.") from error
     except KeyboardInterrupt:
-        typer.echo("interrupted: what is embedded is kept; the same command goes on from there.", err=True)
+        typer.echo("interrupted: embedded images are kept; the same command continues from there.", err=True)
         raise typer.Exit(130) from None
 
 
 @contextmanager
 def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
-    """One bar on stderr for one thing after the other; without a terminal, a line on how much is to be embedded."""
+    """One bar on stderr for one step after the other; without a terminal, a line with the number of images."""
     with bar_on_stderr() as (console, bar, task):
         doing = ""
 
@@ -155,37 +155,46 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
         yield report
 
 
-def _print_summary(task: Task, result: Labelled, source: str, labels: str, out: str) -> None:
-    """What was done, what it is worth, and what to do next."""
+def _print_summary(task: Task, result: Labelled, source: str, labels: list[str], out: str) -> None:
+    """What was done, how good it is, and what to do next."""
     from rich.console import Console
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
     columns, n = result.table, len(result)
-    new = n - int(columns["given"].sum())
-    what = "images" if task.pool.kind == "images" else "points"
-    console.print(f"{source}: {n} {what}, {n - new} labelled by you, {new} by a2lp -> {out}")
-    if not new:
+    given, none = columns["given"], result.unlabelled
+    new = ~given & ~none
+    what = "points" if task.points.paths is None else "images"
+    left = f", {none.sum()} left unlabelled" if none.any() else ""
+    console.print(f"{source}: {n} {what}, {given.sum()} labelled by you, {new.sum()} by a2lp{left} -> {out}")
+    if given.all():
         return
     console.print(f"method {result.method}: {result.answer.reason}")
-    console.print(_class_table(result))
+    console.print(_class_table(result, new))
     worth = result.assessment
     accuracy, low, high = (f"{100 * share:.0f}" for share in (worth.accuracy, worth.low, worth.high))
+    before = f" before {none.sum()} were left unlabelled" if none.any() else ""
     console.print(
-        f"Expected accuracy on those {new}, judged by your labels: {accuracy} % (95 % interval {low} to {high} %)."
+        f"Expected accuracy on the {n - given.sum()} points without your label{before}, estimated from your labels: "
+        f"{accuracy} % (95 % interval {low} to {high} %)."
     )
-    console.print(f"{int((columns['confidence'] < DOUBT).sum())} of them are doubtful (confidence below {DOUBT}).")
+    console.print(
+        f"{int((columns['confidence'][new] < DOUBT).sum())} new labels are doubtful (confidence below {DOUBT})."
+    )
     unreached = int((~columns["reached"]).sum())
     if unreached:
-        console.print(f"{unreached} have no chain of neighbours to a labelled one; their labels are not worth much.")
-    for line in _suspicious(result):
-        console.print(line)
+        console.print(f"{unreached} points have no path of neighbours to a labelled one; their labels are unreliable.")
+    if len(rows := worth.mistakes):
+        shown = ", ".join(f"{columns[result.key][row]} ({columns['label'][row]})" for row in rows[:5])
+        more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+        console.print(f"{len(rows)} of your labels disagree with their neighbours and may be mistakes: {shown}{more}")
+    options = " ".join(f"--labels {shlex.quote(where)}" for where in labels)
     console.print(
-        f"Next: `a2lp suggest {source} --labels {labels} --out next.csv` says which to label; add their labels to "
-        f"{labels} and run this again with --force."
+        f"Next: `a2lp suggest {shlex.quote(source)} {options} --out next.csv` chooses points to label. Fill in "
+        "next.csv and run this again with `--labels next.csv` added."
     )
 
 
-def _class_table(result: Labelled) -> object:
+def _class_table(result: Labelled, new: Any) -> object:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -194,27 +203,14 @@ def _class_table(result: Labelled) -> object:
     table.add_column("class", overflow="fold")
     for name in ("yours", "labelled", "confidence"):
         table.add_column(name, justify="right")
-    columns = result.table
-    new = ~columns["given"]
+    columns, given = result.table, result.table["given"]
     classes = sorted(result.classes.tolist(), key=lambda name: -int((columns["label"] == name).sum()))
     for name in classes[:_MOST_CLASSES]:
         of = columns["label"] == name
         mean = f"{columns['confidence'][of & new].mean():.2f}" if (of & new).any() else ""
-        table.add_row(Text(str(name)), str(int((of & ~new).sum())), str(int((of & new).sum())), mean)
+        table.add_row(Text(str(name)), str(int((of & given).sum())), str(int((of & new).sum())), mean)
     if len(classes) > _MOST_CLASSES:
         table.add_row(Text(f"and {len(classes) - _MOST_CLASSES} more classes"))
-    unlabelled = sum(label is None for label in columns["label"])
-    if unlabelled:
-        table.add_row(Text("(left unlabelled)"), "", str(unlabelled))
+    if result.unlabelled.any():
+        table.add_row(Text("(left unlabelled)"), "", str(int(result.unlabelled.sum())))
     return table
-
-
-def _suspicious(result: Labelled) -> list[str]:
-    """Given labels that look wrong, the surest first."""
-    rows = list(result.assessment.mistakes)
-    if not rows:
-        return []
-    keys, labels = result.table[result.key], result.table["label"]
-    shown = ", ".join(f"{keys[row]} ({labels[row]})" for row in rows[:5])
-    more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
-    return [f"{len(rows)} of your labels disagree with their neighbours and may be mistakes: {shown}{more}"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -14,31 +14,28 @@ from a2lp.estimators.base import Answer
 from a2lp.graph import neighbours
 
 
-class Solved(NamedTuple):
-    """What was found."""
-
-    answer: Answer  # about the points with code -1
-    anchors: NdArray  # (s, d)
-    steps: int
-
-
-def solve(points: NdArray, codes: NdArray, settings: Settings) -> Solved:
-    """Adapt the anchors (with 0 steps they stay), propagate, and answer for the points with code -1.
+def solve(points: NdArray, codes: NdArray, settings: Settings) -> tuple[Answer, NdArray, int]:
+    """Adapt the anchors (with 0 steps they stay), propagate, and label the points with code -1.
 
     Parameters
     ----------
     points : array (n, d)
-        Unit rows.
+        Unit vectors.
     codes : array (n,)
         Classes; -1 for the points to label.
     settings : Settings
+
+    Returns
+    -------
+    answer, anchors (s, d), steps
     """
     from a2lp.pool.adapt import adapt  # compiles at its first use
     from a2lp.pool.graph import neighbour_graph
+    from a2lp.pool.neighbours import nearest
     from a2lp.pool.propagate import propagate
 
     if settings.numerics != "exact":
-        points = points.astype(np.float32)  # which the published code has
+        points = points.astype(np.float32)  # as in the published code
     labelled = codes >= 0
     # relative residuals: as small as the rounding of Z allows, and no smaller than anybody can use
     tolerance = max(1e-9, 8 * float(np.finfo(points.dtype).eps) / (1 - settings.alpha))
@@ -47,18 +44,17 @@ def solve(points: NdArray, codes: NdArray, settings: Settings) -> Solved:
         z, anchors, graph, steps = adapted.Z, adapted.anchors, adapted.graph, len(adapted.losses)
     else:
         graph = neighbour_graph(points, settings.n_neighbors, settings.gamma)
-        labels = np.zeros((len(codes), int(codes.max()) + 1), points.dtype)
-        labels[labelled, codes[labelled]] = 1
-        z = propagate(graph, labels, settings.alpha, tolerance=tolerance).Z
+        one_hot = np.eye(codes.max() + 1, dtype=points.dtype)[codes] * labelled[:, None]
+        z = propagate(graph, one_hot.astype(points.dtype), settings.alpha, tolerance=tolerance).Z
         anchors, steps = points[labelled], 1
-    _, part = graph.components()
-    reached = np.isin(part, part[labelled])
+    reached = graph.reached(labelled)
     rest = np.flatnonzero(~labelled)
-    z = np.where(reached[rest, None], np.maximum(z[rest], 0), 0)  # the solver leaves zeros a rounding below
+    z = np.where(reached[rest, None], np.maximum(z[rest], 0), 0)  # the solver may leave values slightly below 0
     found = z.argmax(axis=1)
-    lost = np.flatnonzero(z.max(axis=1) <= 0)  # unreached, or so far from all labels that rounding took what arrived
-    found[lost] = codes[labelled][_nearest_row(points[rest[lost]], anchors)]
-    return Solved(Answer(found, softmax(settings.tau * z), reached[rest]), anchors, steps)
+    lost = np.flatnonzero(z.max(axis=1) <= 0)  # unreached, or so far from all labels that Z is rounded to 0
+    if len(lost):
+        found[lost] = codes[labelled][nearest(points[rest[lost]], anchors, 1)[0][:, 0]]
+    return Answer(found, softmax(settings.tau * z), reached[rest]), anchors, steps
 
 
 def affinities(
@@ -71,15 +67,9 @@ def affinities(
     from a2lp.pool.neighbours import nearest
 
     anchors, rest = np.flatnonzero(moved), np.flatnonzero(~moved)
-    places, cosines = nearest(new, points[rest], n_neighbors)  # unused places have index -1 and cosine 0
-    similarity = np.concatenate([np.maximum(new @ points[anchors].T, 0), cosines], axis=1)  # (m, s + k)
+    places, cosines = nearest(new, points[rest], n_neighbors)
+    similarity = np.maximum(np.concatenate([new @ points[anchors].T, cosines], axis=1), 0)  # (m, s + k)
     columns = np.concatenate([np.broadcast_to(anchors, (len(new), len(anchors))), rest[places]], axis=1)
     chosen = neighbours(similarity, n_neighbors) & (similarity > 0)
     rows, _ = np.nonzero(chosen)
     return sparse.csr_array((similarity[chosen] ** gamma, (rows, columns[chosen])), shape=(len(new), len(points)))
-
-
-def _nearest_row(points: NdArray, anchors: NdArray) -> NdArray:
-    """The row of the anchor with the largest cosine, ties to the lower one (m,)."""
-    found: NdArray = np.argmax(points @ anchors.T, axis=1)
-    return found

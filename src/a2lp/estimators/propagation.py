@@ -34,10 +34,9 @@ class _GraphClassifier(TransductiveClassifier):
             self.n_iter_ = 0
             return None
         if self._is_large(X):
-            found = many.solve(self._points, codes, method._settings)
-            self.anchors_, self.n_iter_ = found.anchors, found.steps
+            answer, self.anchors_, self.n_iter_ = many.solve(self._points, codes, method._settings)
             self._points[labelled] = self.anchors_
-            return found.answer
+            return answer
         _check_size(X)
         prediction = method.predict(TaskBatch(X[labelled][None], codes[labelled][None], X[~labelled][None]))
         self.anchors_ = prediction.anchors[0]

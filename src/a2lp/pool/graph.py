@@ -42,21 +42,18 @@ class PoolGraph:
         return np.asarray(self.weights.sum(axis=1, dtype=np.float64)).ravel()
 
     @cached_property
-    def _normalised(self) -> Sparse:
+    def normalised(self) -> Sparse:
+        """S = D^-1/2 W D^-1/2 of eq. 2 (n, n)."""
         # A caller's weights have any scale, so nothing is added to the degrees; an isolated point has a row of zeros.
         scale = np.divide(1.0, np.sqrt(self.degree), out=np.zeros(self.n), where=self.degree > 0)
         w = self.weights
         data = w.data * np.repeat(scale, np.diff(w.indptr)) * scale[w.indices]
         return sparse.csr_array((data.astype(w.dtype, copy=False), w.indices, w.indptr), shape=w.shape)
 
-    def normalised(self) -> Sparse:
-        """S = D^-1/2 W D^-1/2 of eq. 2 (n, n)."""
-        return self._normalised
-
-    def components(self) -> tuple[int, NdArray]:
-        """How many parts are not connected with each other, and each point's part (n,)."""
-        count, part = connected_components(self.weights, directed=False)
-        return int(count), part
+    def reached(self, labelled: NdArray) -> NdArray:
+        """Which points have a path to a labelled one (n,)."""
+        _, part = connected_components(self.weights, directed=False)
+        return np.isin(part, part[labelled])
 
 
 def neighbour_graph(

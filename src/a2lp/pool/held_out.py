@@ -1,4 +1,4 @@
-"""What a method says about labelled points when their labels are hidden from it."""
+"""Cross-validation: predictions for labelled points whose labels are held out."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ def usual_count(codes: NdArray) -> int:
 
 
 def draw_folds(codes: NdArray, n_folds: int, seed: int) -> NdArray:
-    """Each point's fold (n,); -1 for the unlabelled, and for the only label of a class, which is never hidden.
+    """Each point's fold (n,); -1 for unlabelled points and for the only label of a class, which is never held out.
 
-    A class of as many labels as there are folds has one in each: all classes lose labels alike, so that none is at a
-    disadvantage when its points are judged.
+    A class with as many labels as there are folds has one in each, so that all classes lose labels alike.
     """
     rng = np.random.default_rng(seed)
     folds = np.full(len(codes), -1)
@@ -29,18 +28,24 @@ def draw_folds(codes: NdArray, n_folds: int, seed: int) -> NdArray:
     return folds
 
 
-def hide_in_turn(codes: NdArray, folds: NdArray, answer: Callable[[NdArray], NdArray]) -> NdArray:
-    """What ``answer`` (codes in, anything (n, ...) out) says about each point of a fold while that fold is hidden.
+def predict_held_out(codes: NdArray, folds: NdArray, predict: Callable[[NdArray], NdArray]) -> NdArray:
+    """Predictions for the points in folds, each made without the labels of its fold.
 
-    The rows are those of ``np.flatnonzero(folds >= 0)``.
+    Parameters
+    ----------
+    codes, folds : array (n,)
+        ``folds`` as from ``draw_folds``; at least one point must be in a fold.
+    predict : callable
+        Gets codes with a fold's labels replaced by -1, and returns an array (n, ...).
+
+    Returns
+    -------
+    array (m, ...)
+        In the order of ``np.flatnonzero(folds >= 0)``.
     """
-    kept: NdArray | None = None
+    predictions: dict[int, NdArray] = {}
     for fold in np.unique(folds[folds >= 0]):
-        hidden = folds == fold
-        said = answer(np.where(hidden, -1, codes))
-        if kept is None:
-            kept = np.zeros_like(said)
-        kept[hidden] = said[hidden]
-    if kept is None:
-        raise ValueError("no fold holds a point")
-    return kept[folds >= 0]
+        rows = np.flatnonzero(folds == fold)
+        predicted = predict(np.where(folds == fold, -1, codes))
+        predictions |= dict(zip(rows.tolist(), predicted[rows], strict=True))
+    return np.stack([predictions[row] for row in sorted(predictions)])

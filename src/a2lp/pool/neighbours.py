@@ -38,11 +38,12 @@ class Lists(NamedTuple):
     indices: NdArray  # (n, length) int32
 
     @classmethod
-    def empty(cls, n: int, length: int, dtype: Any) -> Lists:
-        """Lists without anybody."""
+    def empty(cls, n: int, length: int, dtype: Any, worst: float | None = None) -> Lists:
+        """Empty lists; similarities that are not above ``worst``, by default 0, are not entered."""
         from a2lp.pool import _kernels as kernels
 
-        return cls(np.full((n, length), kernels.TINY, dtype), np.full((n, length), kernels.NOBODY, np.int32))
+        least = kernels.TINY if worst is None else worst
+        return cls(np.full((n, length), least, dtype), np.full((n, length), kernels.NOBODY, np.int32))
 
     def choose(self, k: int) -> tuple[NdArray, NdArray]:
         """Which places are the k neighbours (n, length), ties as in ``a2lp.graph``; and whose ties were cut (n,)."""
@@ -85,16 +86,13 @@ def unit_rows(x: NdArray, rows: Any = slice(None)) -> NdArray:
 
 
 def nearest(queries: NdArray, x: NdArray, k: int) -> tuple[NdArray, NdArray]:
-    """Indices (m, k) and cosines (m, k) of the k rows of ``x`` (n, d) nearest to each query (m, d), best first.
-
-    Cosines that are not positive do not count: such places have index -1 and cosine 0.
-    """
+    """Indices (m, k) and cosines (m, k) of the k rows of ``x`` (n, d) nearest to each query (m, d), best first."""
     from a2lp.pool import _kernels as kernels
 
     queries, x = check_points(queries, "queries"), check_points(x)
     k = min(k, len(x))
     dtype = np.result_type(unit_rows(queries, slice(0, 1)), unit_rows(x, slice(0, 1)))
-    lists = Lists.empty(len(queries), k, dtype)
+    lists = Lists.empty(len(queries), k, dtype, worst=-2)  # below every cosine: negative ones count, too
 
     def fill(rows: slice) -> None:
         mine = unit_rows(queries, rows).astype(dtype, copy=False)
@@ -103,8 +101,7 @@ def nearest(queries: NdArray, x: NdArray, k: int) -> tuple[NdArray, NdArray]:
             kernels.merge_rows(block, columns.start, lists.similarities[rows], lists.indices[rows])
 
     map_on_cores(fill, chunks(len(queries), _tile(len(queries))))
-    nobody = lists.indices == kernels.NOBODY
-    return np.where(nobody, -1, lists.indices).astype(np.int64), np.where(nobody, 0, lists.similarities)
+    return lists.indices.astype(np.int64), lists.similarities
 
 
 def pick_method(method: str, n: int) -> str:

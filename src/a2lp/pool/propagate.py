@@ -67,7 +67,7 @@ def propagate(
     z = np.zeros_like(y) if start is None else _matrix("start", start, graph.n).astype(y.dtype)
     if z.shape != y.shape:
         raise ShapeError(f"start has shape {z.shape} and Y {y.shape}; start must be a Z of as many points and classes.")
-    s = graph.normalised()
+    s = graph.normalised
     # of one type, so that it is compiled once
     system = (s.indptr.astype(np.int64, copy=False), s.indices.astype(np.int32, copy=False), s.data, float(alpha))
     size = min(_BLOCK, math.ceil(y.shape[1] / cores.count()))

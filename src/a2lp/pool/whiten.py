@@ -1,6 +1,6 @@
-"""Whitening by the covariance of differences between neighbours: what varies within a class counts for less.
+"""Whitening by the covariance of differences between neighbours: directions that vary within classes count for less.
 
-No labels are used: near points mostly share a class, so half the covariance of their differences stands for the
+No labels are used. Near points mostly share a class, so half the covariance of their differences estimates the
 covariance within classes.
 """
 
@@ -27,25 +27,26 @@ class Whitening(NamedTuple):
     Attributes
     ----------
     mean : array (d,)
-        What is subtracted.
-    matrix : array (d, d)
-        What the rest is multiplied with.
+        It is subtracted first.
+    matrix : array (d, r)
+        Then points are multiplied by this. r is d, or, for fewer points than dimensions, the number of points: they
+        span no more.
     """
 
     mean: NdArray
     matrix: NdArray
 
     def apply(self, x: Any) -> NdArray:
-        """The whitened points (n, d), of unit length, in float32 (float64 where such come in)."""
+        """The whitened points (n, r), of unit length, in float32 (float64 for float64 points)."""
         x = check_points(x)
         if x.shape[1] != len(self.mean):
             raise ShapeError(
-                f"x has {x.shape[1]} dimensions, and the whitening was estimated on {len(self.mean)}. Take points of "
+                f"x has {x.shape[1]} dimensions, and the whitening was estimated on {len(self.mean)}. Use points of "
                 "the same kind."
             )
         dtype = unit_rows(x, slice(0, 1)).dtype
         mean, matrix = self.mean.astype(dtype), self.matrix.astype(dtype)
-        out = np.empty(x.shape, dtype)
+        out = np.empty((len(x), matrix.shape[1]), dtype)
 
         def fill(part: slice) -> None:
             out[part] = l2((unit_rows(x, part) - mean) @ matrix)
@@ -60,12 +61,12 @@ def neighbour_whitening(x: Any, n_neighbors: int = 5, ridge: float = 0.3) -> Whi
     Parameters
     ----------
     x : array (n, d)
-        Points; their directions count. At most 50,000 of them are used.
+        Points; only their directions count. At most 50,000 of them are used.
     n_neighbors : int
-        Neighbours of each point whose differences are taken.
+        Neighbours of each point whose differences are used.
     ridge : float
-        How much of the mean eigenvalue is added to all of them, so that directions of hardly any variance do not
-        take over.
+        The share of the mean eigenvalue that is added to all of them, so that directions with hardly any variance do
+        not dominate.
     """
     x = check_points(x)
     require_whole("n_neighbors", n_neighbors, 1, "5 does well.")
@@ -75,19 +76,25 @@ def neighbour_whitening(x: Any, n_neighbors: int = 5, ridge: float = 0.3) -> Whi
     points = unit_rows(x)
     n, d = points.shape
     mean = points.mean(axis=0, dtype=np.float64)
+    # in coordinates of the space that the points span, where that is smaller
+    basis = np.linalg.qr(points.T.astype(np.float64))[0] if n < d else np.eye(d)  # (d, r)
     if n < 2:
-        return Whitening(mean, np.eye(d))
+        return Whitening(mean, basis)
     lists = search(points, min(int(n_neighbors), n - 1))
+    if n < d:
+        points = points @ basis.astype(points.dtype)
     spread = sum(map_on_cores(lambda part: _products(points, lists.indices, part), chunks(n, _ROWS)))
     values, vectors = np.linalg.eigh(np.asarray(spread) / (2 * lists.indices.size))
     values = np.maximum(values, 0)
-    if values.mean() == 0:  # all neighbours are equal: there is nothing to whiten
-        return Whitening(mean, np.eye(d))
-    return Whitening(mean, (vectors / np.sqrt(values + ridge * values.mean())) @ vectors.T)
+    mean_value = values.sum() / d
+    if mean_value == 0:  # all neighbours are equal: there is nothing to whiten
+        return Whitening(mean, basis)
+    matrix = (vectors / np.sqrt(values + ridge * mean_value)) @ vectors.T
+    return Whitening(mean, basis @ matrix if n < d else matrix)
 
 
 def _products(points: NdArray, indices: NdArray, part: slice) -> NdArray:
-    """Sum of the outer products of the differences between some points and their neighbours (d, d)."""
+    """Sum of the outer products of the differences between some points and their neighbours (r, r)."""
     total = np.zeros((points.shape[1],) * 2)
     for column in indices[part].T:
         known = column < len(points)

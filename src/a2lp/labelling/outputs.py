@@ -1,7 +1,7 @@
-"""Where labels go: tables, Label Studio's tasks, or folders of images named by class (``folders``).
+"""Writing labels: tables, Label Studio's tasks, or folders of images named by class (``folders``).
 
-Nothing is replaced unless that is asked for, and everything appears whole or not at all: it is written under a
-temporary name beside the target, and renamed.
+Nothing is replaced unless asked for, and everything appears whole or not at all: it is written under a temporary name
+beside the target, and renamed.
 """
 
 from __future__ import annotations
@@ -9,24 +9,21 @@ from __future__ import annotations
 import csv
 import json
 import os
-import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from a2lp._version import __version__
-from a2lp.errors import A2LPError, InputError, MissingExtraError
-from a2lp.files import replacing
-from a2lp.label import folders
-from a2lp.label.classify import Labelled
-
-Write = Callable[[Labelled, Path], None]
+from a2lp.errors import InputError, MissingExtraError
+from a2lp.files import check_target, replacing, writing
+from a2lp.labelling import folders
+from a2lp.labelling.classify import Labelled
+from a2lp.labelling.tables import escaped
 
 
 def write_csv(result: Labelled, path: Path) -> None:
-    """One line for each point, under a line of column names."""
+    """One line for each point, under a line of column names; text that could be a formula gets an apostrophe."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(result.table)
@@ -66,7 +63,7 @@ def write_label_studio(result: Labelled, path: Path) -> None:
     path.write_text(json.dumps(tasks, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
-TABLES: dict[str, Write] = {
+TABLES: dict[str, Callable[[Labelled, Path], None]] = {
     ".csv": write_csv,
     ".parquet": write_parquet,
     ".jsonl": write_jsonl,
@@ -87,19 +84,17 @@ def check_output(
     Parameters
     ----------
     out : str or Path
-        A file, whose extension says its kind, or a folder to make.
+        A file, whose extension names its format, or a folder to make.
     force : bool
-        Whether it may be there already, to be replaced.
+        Whether it may exist already, to be replaced.
     classes : sequence of str
-        The classes, which folders are named by.
+        The classes, which name the folders.
     paths : sequence of Path, optional
         The images that are put into folders.
     source : Path, optional
-        The folder that the images are in; the output is no part of it.
+        The folder of the images; the output must not lie in it.
     """
     path = Path(out)
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: there is no directory {path.parent}. Create it first.")
     if is_folder(out):
         folders.check(path, force=force, classes=classes, paths=paths, source=source)
         return
@@ -110,10 +105,7 @@ def check_output(
         )
     if path.suffix.lower() == ".parquet":
         _pyarrow()
-    if path.is_dir():
-        raise InputError(f"{path} is a directory; expected the name of a file to write. Choose another name.")
-    if path.exists() and not force:
-        raise InputError(f"{path} exists already. Choose another name, or replace it with --force.")
+    check_target(path, (), "labels", force=force)
 
 
 def write_output(
@@ -125,16 +117,15 @@ def write_output(
     paths: Sequence[Path] | None = None,
     source: Path | None = None,
 ) -> None:
-    """Write labels as the name of the output says; see ``check_output``.
+    """Write labels in the format that the name of the output tells; see ``check_output``.
 
     Parameters
     ----------
     result : Labelled
-        What to write.
     out : str or Path
         A .csv, .parquet, .jsonl or .json file (Label Studio's tasks), or a folder.
     force : bool
-        Whether what is already there is replaced.
+        Whether an existing output is replaced.
     link : bool
         Whether folders get symbolic links to the images instead of copies.
     paths, source
@@ -142,13 +133,12 @@ def write_output(
     """
     path = Path(out)
     check_output(out, force=force, classes=[str(name) for name in result.classes], paths=paths, source=source)
-    with _writing(path):
+    with writing(path):
         if is_folder(out):
             folders.write(result, path, paths or (), link, write_csv)
-            return
-        _remove_leftovers(path)
-        with replacing(path) as temporary:
-            TABLES[path.suffix.lower()](result, temporary)
+        else:
+            with replacing(path) as temporary:
+                TABLES[path.suffix.lower()](result, temporary)
 
 
 def is_folder(out: str | Path) -> bool:
@@ -156,38 +146,10 @@ def is_folder(out: str | Path) -> bool:
     return not Path(out).suffix or str(out).endswith(("/", os.sep))
 
 
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except A2LPError:
-        raise
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise InputError(
-            f"{path} cannot be written ({reason}). Check the directory's permissions and its space."
-        ) from error
-
-
-def _remove_leftovers(path: Path) -> None:
-    """Temporary files of runs that were killed while they wrote this one; not those of runs that are alive."""
-    if os.name != "posix":  # elsewhere, asking after a process could end it
-        return
-    for file in path.parent.iterdir():
-        found = re.fullmatch(rf"\.{re.escape(path.name)}\.([0-9]+)\.tmp", file.name)
-        if found:
-            try:
-                os.kill(int(found[1]), 0)
-            except ProcessLookupError:
-                file.unlink(missing_ok=True)
-            except PermissionError:  # of another user, and alive
-                continue
-
-
 def _cell(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return f"{value:.4f}" if isinstance(value, float) else value
+    return f"{value:.4f}" if isinstance(value, float) else escaped(value)
 
 
 def _pyarrow() -> Any:

@@ -1,26 +1,29 @@
 """Images in a folder for each class, by copy or by link, with a table of all labels beside them.
 
 The folder grows under a hidden name and is renamed at the end. A run that was killed leaves the hidden one, and the
-next goes on with what is in it.
+next continues with it.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from a2lp.checks import listed
+from a2lp.checks import listed, shown
 from a2lp.errors import InputError
+from a2lp.files import check_target, exists, read_text, writing
+from a2lp.labelling.labels import SORTED_TABLE
+from a2lp.labelling.tables import EXPECTED, unescaped
 
 if TYPE_CHECKING:
-    from a2lp.label.classify import Labelled
+    from a2lp.labelling.classify import Labelled
 
 UNLABELLED = "unlabelled"
-TABLE = "labels.csv"
 
 
 def check(
@@ -33,10 +36,12 @@ def check(
             f"instead, such as {out}.csv."
         )
     for name in classes:
-        if name in ("", UNLABELLED) or name.startswith(".") or any(sign in name for sign in "/\\\0"):
+        taken = name.lower() in ("", UNLABELLED, SORTED_TABLE)
+        if taken or name.startswith(".") or any(sign in name for sign in "/\\\0") or len(os.fsencode(name)) > 200:
             raise InputError(
-                f"the class {name!r} cannot be the name of a folder in {out} (no slashes, no dot at its beginning, not "
-                f"{UNLABELLED!r}). Rename it, or write a table, such as {out}.csv."
+                f"the class {shown(name)} cannot be the name of a folder in {out} (no slashes, no dot at its "
+                f"beginning, at most 200 bytes, not {UNLABELLED!r} or {SORTED_TABLE!r}). Rename it, or write a table, "
+                f"such as {out}.csv."
             )
     if out.name in ("", ".."):
         raise InputError(f"{out} is a folder that programs work in. Name a new one, such as {out / 'sorted'}.")
@@ -45,9 +50,12 @@ def check(
         raise InputError(
             f"{out} lies in the source {source}, whose images would then be found twice. Choose a folder outside of it."
         )
-    if any(Path(os.path.realpath(path)).is_relative_to(real) for path in (paths if out.exists() else ())):
+    if not exists(out):
+        check_target(out, (), "labels")
+        return
+    if any(Path(os.path.realpath(path)).is_relative_to(real) for path in paths):
         raise InputError(f"{out} holds images of the source. Choose another folder.")
-    if out.exists():
+    with writing(out):
         _check_replaced(out, force)
 
 
@@ -62,7 +70,7 @@ def write(
     _remove_others(partial, set(files))
     for file, path in zip(files, paths, strict=True):
         _put(partial / file, path, link)
-    table(result.with_column("place", files), partial / TABLE)
+    table(result.with_column("place", files), partial / SORTED_TABLE)
     if out.exists():
         shutil.rmtree(old, ignore_errors=True)  # of a run that was killed before it could
         out.replace(old)
@@ -77,10 +85,10 @@ def _check_replaced(out: Path, force: bool) -> None:
         raise InputError(f"{out} exists already. Choose another name, or replace it with --force.")
     if not out.is_dir():
         raise InputError(f"{out} is a file; expected a folder to write. Choose another name.")
-    written = {TABLE}
-    if (out / TABLE).is_file():
-        with (out / TABLE).open(encoding="utf-8", newline="") as file:
-            written |= {row.get("place", "") for row in csv.DictReader(file)}
+    written = {SORTED_TABLE}
+    if exists(out / SORTED_TABLE):
+        text = read_text(out / SORTED_TABLE, EXPECTED, InputError)
+        written |= {unescaped(row.get("place") or "") for row in csv.DictReader(io.StringIO(text, newline=""))}
     others = sorted(_files(out) - written)
     if others:
         raise InputError(

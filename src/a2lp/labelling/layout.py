@@ -1,4 +1,4 @@
-"""A picture of a pool: two coordinates for each point, so that neighbours of the graph lie together."""
+"""A map of a pool: two coordinates for each point, so that neighbours in the graph lie together."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from a2lp.pool.graph import PoolGraph
 NDArray = np.ndarray[Any, Any]
 
 _ROUNDS = 150
-_STRANGERS = 5  # random points that each point is pushed away from in a round
+_REPELLED = 5  # random points that each point is pushed away from in a round
 _CLIP = 4.0  # the longest pull or push of a round
 
 
 def layout(graph: PoolGraph, *, seed: int = 0) -> NDArray:
-    """Places (n, 2) in the unit square.
+    """Coordinates (n, 2) in the unit square.
 
-    The start is spectral: the eigenvectors of the normalised graph after the first. Then edges pull and random pairs
-    push, with the forces of UMAP (a = b = 1), for a fixed number of rounds.
+    They start from the eigenvectors of the normalised graph after the first. Then edges attract and random pairs repel,
+    with the forces of UMAP (a = b = 1), for a fixed number of rounds.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def layout(graph: PoolGraph, *, seed: int = 0) -> NDArray:
         apart = places[one] - places[other]
         square = np.square(apart).sum(axis=1, keepdims=True)
         move = _summed(one, np.clip(-2 / (1 + square) * apart, -_CLIP, _CLIP) * strength, graph.n)
-        mine = np.repeat(np.arange(graph.n), _STRANGERS)
+        mine = np.repeat(np.arange(graph.n), _REPELLED)
         apart = places[mine] - places[rng.integers(graph.n, size=len(mine))]
         square = np.square(apart).sum(axis=1, keepdims=True)
         move += _summed(mine, np.clip(2 / ((0.01 + square) * (1 + square)) * apart, -_CLIP, _CLIP), graph.n)
@@ -48,14 +48,15 @@ def layout(graph: PoolGraph, *, seed: int = 0) -> NDArray:
 
 def _spectral(graph: PoolGraph, rng: np.random.Generator) -> NDArray:
     places = rng.normal(size=(graph.n, 2))
-    if graph.n > 5:
-        _, vectors = eigsh(graph.normalised().astype(np.float64), k=3, which="LA", v0=np.ones(graph.n))
+    if graph.n > 5 and graph.weights.nnz:  # ARPACK fails on a matrix of zeros
+        _, vectors = eigsh(graph.normalised.astype(np.float64), k=3, which="LA", v0=np.ones(graph.n))
         places = 0.1 * places + 10 * (_unit_square(vectors[:, 1::-1]) - 0.5)
     return places
 
 
 def _summed(rows: NDArray, moves: NDArray, n: int) -> NDArray:
-    return np.stack([np.bincount(rows, weights=moves[:, axis], minlength=n) for axis in (0, 1)], axis=1)
+    sums = [np.bincount(rows, weights=moves[:, axis], minlength=n) for axis in (0, 1)]
+    return np.stack(sums, axis=1).astype(np.float64)  # without rows, bincount returns integers
 
 
 def _unit_square(places: NDArray) -> NDArray:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ import numpy as np
 import pytest
 
 import a2lp
-from a2lp.errors import InputError
-from a2lp.label.classify import Labelled, label
-from a2lp.label.outputs import check_output, write_output
+from a2lp.errors import A2LPWarning, InputError
+from a2lp.labelling.classify import Labelled, label
+from a2lp.labelling.labels import read_labels
+from a2lp.labelling.outputs import check_output, write_output
 
 COLUMNS = ["path", "label", "confidence", "second", "margin", "reached", "nearest", "given", "novelty"]
 
@@ -77,6 +79,22 @@ def test_label_studio(result: Labelled) -> None:
     assert tasks[11]["predictions"] == tasks[11]["annotations"] == []
 
 
+@pytest.mark.usefixtures("here")
+def test_cells_that_a_spreadsheet_would_run_are_escaped_and_read_back() -> None:
+    keys = ["=cmd|'/c calc'!A0", "@x.jpg", "-1.5", "+y", "'quoted", "plain"]
+    x = np.repeat(np.eye(2), 3, axis=0) + 0.1 * np.random.default_rng(0).normal(size=(6, 2))
+    made = label(x, {keys[0]: "-evil", keys[5]: "good"}, keys=keys, key="path", method="lp")
+    write_output(made, "out.csv")
+    rows = read("out.csv")
+    assert [row["path"] for row in rows] == ["'=cmd|'/c calc'!A0", "'@x.jpg", "-1.5", "'+y", "'quoted", "plain"]
+    assert rows[0]["label"] == "'-evil" and rows[5]["label"] == "good"
+    write_output(made, "out.jsonl")
+    assert json.loads(Path("out.jsonl").read_text().splitlines()[0])["path"] == keys[0]
+    with pytest.warns(A2LPWarning, match="4 of its labels are predictions"):
+        back = read_labels("out.csv", keys)
+    assert back.tolist() == ["-evil", *[None] * 4, "good"]
+
+
 def tree(folder: str) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in Path(folder).rglob("*") if not path.is_dir()}
 
@@ -131,11 +149,13 @@ def test_what_is_refused() -> None:
     Path("folder.csv").mkdir()
     Path("mine").mkdir()
     Path("mine/thesis.txt").write_text("mine")
+    Path("latin").mkdir()
+    Path("latin/labels.csv").write_bytes("path,label\na.jpg,Möwe\n".encode("latin-1"))
     images_ = {"paths": images(), "source": Path("photos")}
     bad: list[tuple[str, str, dict[str, Any]]] = [
         ("there.csv", "--force", {}),
-        ("folder.csv", "is a directory", {"force": True}),
-        ("no/out.csv", "no directory no", {}),
+        ("folder.csv", "is a folder", {"force": True}),
+        ("no/out.csv", "no folder no", {}),
         ("out.xlsx", r"'\.xlsx'.*\.parquet", {}),
         ("sorted", "feature file", {}),
         ("mine", "--force", images_),
@@ -148,9 +168,12 @@ def test_what_is_refused() -> None:
         ("sorted", "'a/b'", {**images_, "classes": ["auk", "a/b"]}),
         ("sorted", "'..'", {**images_, "classes": ["auk", ".."]}),
         ("sorted", "'unlabelled'", {**images_, "classes": ["auk", "unlabelled"]}),
+        ("sorted", "'labels.csv'", {**images_, "classes": ["auk", "labels.csv"]}),
+        ("sorted", "at most 200 bytes", {**images_, "classes": ["auk", 300 * "a"]}),
+        ("latin", "UnicodeDecodeError", {**images_, "force": True}),
     ]
-    for out, said, options in bad:
-        with pytest.raises(InputError, match=said):
+    for out, words, options in bad:
+        with pytest.raises(InputError, match=words):
             check_output(out, **options)
     check_output("there.csv", force=True)
     Path("mine/thesis.txt").unlink()
@@ -161,7 +184,7 @@ def test_what_is_refused() -> None:
 PROGRAM = """
 import pickle, sys
 from pathlib import Path
-from a2lp.label.outputs import write_output
+from a2lp.labelling.outputs import write_output
 
 result, out = pickle.loads(Path("result.pickle").read_bytes()), sys.argv[1]
 paths = [Path("photos", key) for key in result.table["path"]]
@@ -189,7 +212,7 @@ def many(n: int) -> Labelled:
     rows = np.arange(n) % 60
     table = {"path": np.array([f"{i}.jpg" for i in range(n)], dtype=object)}
     table |= {name: made.table[name][rows] for name in COLUMNS[1:]}
-    made = Labelled(table, made.classes, made.probabilities[rows], made.assessment, made.answer)
+    made = replace(made, table=table)
     Path("result.pickle").write_bytes(pickle.dumps(made))
     Path("program.py").write_text(PROGRAM)
     Path("photos").mkdir()

@@ -1,14 +1,13 @@
-"""What the page about labels shows, in the order in which one should look at it.
+"""The contents of the report, in the order in which to look at them.
 
-Its size is bounded: some hundred points by picture or key, and some thousand on the map, however large the pool is.
+Its size is bounded: some hundred points by thumbnail or key, and some thousand on the map, however large the pool is.
 """
 
 from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,11 +15,10 @@ import numpy as np
 
 from a2lp.cores import map_on_cores
 from a2lp.errors import CorruptImageError
-from a2lp.label.classify import Labelled
-from a2lp.label.layout import layout
+from a2lp.labelling.classify import Labelled
+from a2lp.labelling.layout import layout
+from a2lp.pool.confidence import Assessment
 from a2lp.pool.graph import PoolGraph, from_sparse, neighbour_graph
-from a2lp.pool.held_out import draw_folds, hide_in_turn, usual_count
-from a2lp.pool.methods import METHODS, Task
 from a2lp.pool.solve import PoolAnswer
 
 NDArray = np.ndarray[Any, Any]
@@ -34,18 +32,18 @@ _MISTAKES = 24
 _ON_MAP = 2000
 _NAMES = 30  # classes whose names fit on the map
 _SIDE = 96  # pixels of a thumbnail
-_FOLDS = 5
 _BINS = 10
 
 
 class Example(NamedTuple):
-    """A point as the page shows it."""
+    """A point as the report shows it."""
 
     key: str
     label: str
     second: str
     confidence: float
     given: bool
+    labelled: bool
     picture: str  # a data: address; empty where there is none
     note: str = ""
 
@@ -61,7 +59,7 @@ class ClassPart(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Points that bear one label and may belong to another class."""
+    """Points with one label that may belong to another class."""
 
     label: str
     other: str
@@ -71,7 +69,7 @@ class Pair(NamedTuple):
 
 
 class Bin(NamedTuple):
-    """Labels that were hidden, of about the same confidence."""
+    """Held-out labels of similar confidence."""
 
     confidence: float
     right: float
@@ -81,7 +79,7 @@ class Bin(NamedTuple):
 
 
 class Dot(NamedTuple):
-    """A point of the map."""
+    """A point of the map; without a label it has no hue."""
 
     x: float
     y: float
@@ -89,7 +87,7 @@ class Dot(NamedTuple):
     label: str
     confidence: float
     given: bool
-    hue: int
+    hue: int | None
 
 
 class Name(NamedTuple):
@@ -101,34 +99,28 @@ class Name(NamedTuple):
 
 
 def parts(result: Labelled, paths: Sequence[Path] | None, seed: int) -> dict[str, Any]:
-    """What the template shows, by name.
-
-    Parameters
-    ----------
-    result, paths, seed
-        As in ``a2lp.label.report.write_report``.
-    """
+    """What the template shows, by name; the parameters are those of ``a2lp.labelling.report.write_report``."""
     view = _View(result, paths)
-    hidden = _hide(result, seed)
-    new = ~view.given
     dots = _dots(view, seed)
     return {
         "n": len(result),
         "yours": int(view.given.sum()),
-        "unlabelled": sum(label is None for label in result.table["label"]),
-        "doubtful": int((view.confidence[new] < DOUBT).sum()),
+        "labelled": int(view.new.sum()),
+        "unlabelled": view.examples(view.order[view.codes[view.order] < 0][: _PER_CLASS[1]].tolist()),
+        "n_unlabelled": int((view.codes < 0).sum()),
+        "doubtful": int((view.confidence[view.new] < DOUBT).sum()),
         "unreached": int((~result.table["reached"]).sum()),
         "doubt": DOUBT,
-        "worth": result.assessment,
+        "assessment": result.assessment,
         "method": result.method,
         "reason": result.answer.reason,
         "images": paths is not None,
         "classes": _classes(view),
         "pairs": _pairs(view),
-        "histogram": np.histogram(view.confidence[new], _BINS, (0, 1))[0].tolist() if new.any() else [],
-        "reliability": _reliability(hidden),
-        "hidden": 0 if hidden is None else len(hidden.rows),
-        "mistakes": _mistakes(view, hidden),
+        "histogram": np.histogram(view.confidence[view.new], _BINS, (0, 1))[0].tolist() if view.new.any() else [],
+        "reliability": _reliability(result.assessment, result.answer),
+        "held_out": len(result.assessment.held_out_rows),
+        "mistakes": _mistakes(view),
         "dots": dots,
         "names": _names(dots) if len(view.names) <= _NAMES else [],
     }
@@ -142,8 +134,10 @@ class _View:
         table = result.table
         self.keys = table[result.key]
         self.given, self.confidence, self.second = table["given"], table["confidence"], table["second"]
-        self.codes = np.searchsorted(result.classes, result.answer.labels)
         self.names = [str(name) for name in result.classes]
+        predicted = np.searchsorted(result.classes, result.answer.labels)
+        self.codes = np.where(result.unlabelled, -1, predicted)  # -1: abstained from or rejected
+        self.new = ~self.given & (self.codes >= 0)  # labelled by a2lp
         self.order = np.argsort(self.confidence, kind="stable")  # most doubtful first
 
     def examples(self, rows: Sequence[int], notes: Sequence[str] = ()) -> list[Example]:
@@ -154,10 +148,11 @@ class _View:
         return [
             Example(
                 str(self.keys[row]),
-                self.names[self.codes[row]],
+                str(self.result.answer.labels[row]),
                 str(self.second[row]),
                 float(self.confidence[row]),
                 bool(self.given[row]),
+                bool(self.codes[row] >= 0),
                 picture,
                 note,
             )
@@ -167,8 +162,7 @@ class _View:
 
 def _classes(view: _View) -> list[ClassPart]:
     """All classes, those with the most expected mistakes first; points of the first ones."""
-    c = len(view.names)
-    new = ~view.given
+    c, new = len(view.names), view.new
     doubt = np.bincount(view.codes[new], weights=1 - view.confidence[new], minlength=c)
     per_class = int(np.clip(_EXAMPLES // c, *_PER_CLASS))
     parts = []
@@ -186,14 +180,13 @@ def _classes(view: _View) -> list[ClassPart]:
 
 
 def _pairs(view: _View) -> list[Pair]:
-    """The classes that are probably taken for each other, by the number of points."""
-    new = ~view.given
-    c = len(view.names)
+    """The classes that are probably confused with each other, by the number of points."""
+    c, new = len(view.names), view.new
     expected = np.zeros((c, c))
     np.add.at(expected, view.codes[new], view.result.probabilities[new])
     np.fill_diagonal(expected, 0)
     of = np.bincount(view.codes[new], minlength=c)
-    found = []
+    pairs = []
     for flat in np.argsort(-expected, axis=None, kind="stable")[:_PAIRS]:
         label, other = divmod(int(flat), c)
         if expected[label, other] < 0.5:
@@ -201,47 +194,16 @@ def _pairs(view: _View) -> list[Pair]:
         rows = np.flatnonzero(new & (view.codes == label))
         row = rows[view.result.probabilities[rows, other].argmax()]
         (example,) = view.examples([row])
-        found.append(Pair(view.names[label], view.names[other], float(expected[label, other]), int(of[label]), example))
-    return found
+        pairs.append(Pair(view.names[label], view.names[other], float(expected[label, other]), int(of[label]), example))
+    return pairs
 
 
-class _Hidden(NamedTuple):
-    """What is said about labelled points while their labels are hidden, calibrated as the others are."""
-
-    rows: NDArray  # (m,)
-    said: NDArray  # (m, c)
-    codes: NDArray  # (m,) their labels
-
-
-def _hide(result: Labelled, seed: int) -> _Hidden | None:
-    answer = result.answer
-    codes = answer.codes
-    folds = draw_folds(codes, int(np.clip(usual_count(codes), 2, _FOLDS)), seed)
-    if len(answer.classes) < 2 or (folds < 0).all() or answer.given.all():
-        return None
-    task = Task(answer.prepared.points, answer.graph, codes, len(answer.classes), seed, answer.weights)
-    method: Callable[[Task], Any] = METHODS[answer.method]
-    said = hide_in_turn(codes, folds, lambda some: method(replace(task, codes=some)).probabilities)
-    rows = np.flatnonzero(folds >= 0)
-    raised = np.maximum(said, 1e-12) ** _power(answer, result.probabilities)
-    return _Hidden(rows, raised / raised.sum(axis=1, keepdims=True), codes[rows])
-
-
-def _power(answer: PoolAnswer, calibrated: NDArray) -> float:
-    """The power that calibration raised probabilities to: by how much logarithms of ratios grew."""
-    new = ~answer.given
-    raw, made = answer.probabilities[new], calibrated[new]
-    top = np.argsort(raw, axis=1)[:, -2:]
-    ratios = [np.diff(np.log(np.maximum(np.take_along_axis(p, top, axis=1), 1e-12)), axis=1) for p in (raw, made)]
-    return float(ratios[1].sum() / ratios[0].sum()) if ratios[0].sum() > 0 else 1.0
-
-
-def _reliability(hidden: _Hidden | None) -> list[Bin]:
-    """Hidden labels in bins of equal size by confidence; intervals are Wilson's."""
-    if hidden is None:
+def _reliability(assessment: Assessment, answer: PoolAnswer) -> list[Bin]:
+    """Held-out labels in bins of equal size by confidence; intervals are Wilson's."""
+    if not len(assessment.held_out_rows):
         return []
-    confidence = hidden.said.max(axis=1)
-    right = hidden.said.argmax(axis=1) == hidden.codes
+    confidence = assessment.held_out_probabilities.max(axis=1)
+    right = assessment.held_out_probabilities.argmax(axis=1) == answer.task.codes[assessment.held_out_rows]
     order = np.argsort(confidence, kind="stable")
     bins = []
     for part in np.array_split(order, int(np.clip(len(order) // 10, 1, 6))):
@@ -252,39 +214,38 @@ def _reliability(hidden: _Hidden | None) -> list[Bin]:
     return bins
 
 
-def _mistakes(view: _View, hidden: _Hidden | None) -> list[Example]:
-    """Given labels that look wrong, with what the others say."""
-    worth = view.result.assessment
-    rows = worth.mistakes[:_MISTAKES].tolist()
-    said = {} if hidden is None else dict(zip(hidden.rows.tolist(), hidden.said.copy(), strict=True))
+def _mistakes(view: _View) -> list[Example]:
+    """Given labels that look wrong, with the class that is more likely."""
+    assessment = view.result.assessment
+    rows = assessment.mistakes[:_MISTAKES].tolist()
+    place_of = {row: place for place, row in enumerate(assessment.held_out_rows.tolist())}
     notes = []
-    for row, suspicion in zip(rows, worth.suspicion, strict=False):
-        others = said[row]
+    for row, suspicion in zip(rows, assessment.suspicion.tolist(), strict=False):
+        others = assessment.held_out_probabilities[place_of[row]].copy()
         others[view.codes[row]] = -1
         notes.append(f"{view.names[int(others.argmax())]} ({100 * suspicion:.0f} %)")
     return view.examples(rows, notes)
 
 
 def _dots(view: _View, seed: int) -> list[Dot]:
-    """The map: all points, or so many of them with the labelled ones among them."""
+    """The map: all points, or some of them with the labelled ones among them."""
     n = len(view.keys)
     rng = np.random.default_rng(seed)
     rows = np.arange(n)
     if n > _ON_MAP:
-        first = np.argsort(~view.given + rng.random(n), kind="stable")  # the labelled ones come first, in any order
+        first = np.argsort(~view.given + rng.random(n), kind="stable")  # the given ones come first, in any order
         rows = np.sort(first[:_ON_MAP])
     places = layout(_graph_of(view.result.answer, rows), seed=seed)
-    # neighbours in the list of classes get far hues
-    hues = (np.arange(len(view.names)) * 137.508 % 360).astype(int).tolist()
     return [
         Dot(
             round(float(x), 4),
             round(float(y), 4),
             str(view.keys[row]),
-            view.names[view.codes[row]],
+            view.names[view.codes[row]] if view.codes[row] >= 0 else "",
             float(view.confidence[row]),
             bool(view.given[row]),
-            hues[view.codes[row]],
+            # neighbours in the list of classes get distant hues
+            int(view.codes[row] * 137.508 % 360) if view.codes[row] >= 0 else None,
         )
         for row, (x, y) in zip(rows, places, strict=True)
     ]
@@ -293,17 +254,19 @@ def _dots(view: _View, seed: int) -> list[Dot]:
 def _names(dots: Sequence[Dot]) -> list[Name]:
     places: dict[str, list[tuple[float, float]]] = {}
     for dot in dots:
-        places.setdefault(dot.label, []).append((dot.x, dot.y))
+        if dot.hue is not None:
+            places.setdefault(dot.label, []).append((dot.x, dot.y))
     middles = {name: np.median(found, axis=0) for name, found in places.items()}
     return [Name(float(x), float(y), name) for name, (x, y) in middles.items()]
 
 
 def _graph_of(answer: PoolAnswer, rows: NDArray) -> PoolGraph:
-    if len(rows) == answer.graph.n:
-        return answer.graph
-    if answer.prepared.points is not None:  # so few of many are hardly anyone's neighbours in the whole graph
-        return neighbour_graph(answer.prepared.points[rows], min(15, len(rows) - 1))
-    return from_sparse(answer.graph.weights[rows][:, rows])
+    points, graph = answer.task.points, answer.task.graph
+    if len(rows) == graph.n:
+        return graph
+    if points is not None:  # so few of many are hardly neighbours of each other in the whole graph
+        return neighbour_graph(points[rows], min(15, len(rows) - 1))
+    return from_sparse(graph.weights[rows][:, rows])
 
 
 def _thumbnail(path: Path) -> str:

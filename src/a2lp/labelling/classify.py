@@ -1,4 +1,4 @@
-"""From a few labels to all of them, with what is known of their worth: one row for each point."""
+"""From a few labels to labels for all points, with a confidence for each."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from a2lp.checks import listed
-from a2lp.encoding import encode_labels
-from a2lp.errors import InputError, ShapeError, UnknownNameError
+from a2lp.checks import RULES, listed, require_name, require_number, shown
+from a2lp.errors import InputError, ShapeError
 from a2lp.features import FeatureSet
-from a2lp.label.sources import Progress
-from a2lp.pool.confidence import Assessment, assess
+from a2lp.labelling.sources import Progress
+from a2lp.pool.confidence import Assessment
 from a2lp.pool.graph import PoolGraph
 from a2lp.pool.methods import METHODS
-from a2lp.pool.open_set import novelty
-from a2lp.pool.solve import PoolAnswer, solve
+from a2lp.pool.session import Pool
+from a2lp.pool.solve import PoolAnswer
 
 NDArray = np.ndarray[Any, Any]
 
@@ -30,27 +29,24 @@ class Labelled:
     Attributes
     ----------
     table : dict of arrays (n,)
-        Columns for a data frame, ``pandas.DataFrame(result.table)``: the point's key, then ``label`` (None where it
-        was abstained from or rejected), ``confidence`` (the chance that the label is right), ``second`` (the next best
+        Columns for a data frame, ``pandas.DataFrame(result.table)``: the point's key, then ``label`` (None if it was
+        abstained from or rejected), ``confidence`` (the probability that the label is right), ``second`` (the next best
         class), ``margin`` (between the two), ``reached`` (False where no path of the graph leads to a labelled point,
-        so that the label is not worth much), ``nearest`` (the key of the closest labelled point), ``given`` (whether
-        the label is the caller's own) and ``novelty`` (from 0 to 1: how much the point looks like none of the classes,
-        by its rank among the unlabelled ones).
-    classes : array (c,)
-        The classes, sorted.
-    probabilities : array (n, c)
-        Calibrated; rows sum to one.
+        so that the label is unreliable), ``nearest`` (the key of the closest labelled point), ``given`` (whether the
+        label is the caller's own) and ``novelty`` (from 0 to 1: how little the point looks like any of the classes, by
+        its rank among the unlabelled ones).
+    answer : PoolAnswer
+        The predictions.
     assessment : Assessment
         The accuracy to expect with its interval, and given labels that look wrong.
-    answer : PoolAnswer
-        The solver's answer; give it as ``start`` when labels are added, and the next is quick.
+    pool : Pool
+        The points with their labels; add labels to it and pass it to ``label`` again.
     """
 
     table: dict[str, NDArray]
-    classes: NDArray
-    probabilities: NDArray
-    assessment: Assessment
     answer: PoolAnswer
+    assessment: Assessment
+    pool: Pool
 
     def __len__(self) -> int:
         return len(self.table["label"])
@@ -62,6 +58,16 @@ class Labelled:
         )
 
     @property
+    def classes(self) -> NDArray:
+        """The classes (c,), sorted."""
+        return self.answer.classes
+
+    @property
+    def probabilities(self) -> NDArray:
+        """Calibrated probabilities (n, c); rows sum to one."""
+        return self.assessment.probabilities
+
+    @property
     def key(self) -> str:
         """The name of the first column, which holds the points' keys."""
         return next(iter(self.table))
@@ -69,7 +75,12 @@ class Labelled:
     @property
     def method(self) -> str:
         """The method that was used."""
-        return str(self.answer.method)
+        return self.answer.method
+
+    @property
+    def unlabelled(self) -> NDArray:
+        """Which points have no label (n,): they were abstained from or rejected."""
+        return np.array([label is None for label in self.table["label"]], dtype=bool)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The points one by one, in plain Python values."""
@@ -92,72 +103,74 @@ def label(
     abstain: float | None = None,
     reject: float | None = None,
     seed: int = 0,
-    start: PoolAnswer | None = None,
     progress: Progress | None = None,
 ) -> Labelled:
     """Label all points from a few labelled ones.
 
     Parameters
     ----------
-    embeddings : array-like (n, d)
-        One vector for each point, from any network; a data frame's index gives the keys. Or a ``PoolGraph``.
-    labels : array-like (n,) or mapping
-        -1, None, NaN or "" where a point has no label; or the labels of some points by key.
+    embeddings : array-like (n, d), PoolGraph or Pool
+        One vector for each point, from any network; a data frame's index gives the keys. Or a graph. Or a ``Pool``,
+        such as the one of an earlier result, whose graph and settings are used again.
+    labels : array-like (n,), mapping or None
+        -1, None, NaN or "" where a point has no label; or the labels of some points by key. They replace the labels of
+        a ``Pool``; None keeps those.
     keys : sequence (n,), optional
-        What the points are called; their rows, from 0, if not given.
+        Names of the points; their rows, from 0, if not given.
     key : str
-        What the table calls the column of these keys.
+        The table's name for the column of these keys.
     method : str
-        One of ``a2lp.pool.methods.METHODS``; ``"auto"`` chooses by the number of points and labels.
+        One of ``a2lp.pool.methods.METHODS``.
     abstain : float, optional
         Points whose confidence is below this stay unlabelled.
     reject : float, optional
         This share of the unlabelled points, those that look least like any of the classes, stay unlabelled.
     seed : int
-        Of everything that is random.
-    start : PoolAnswer, optional
-        The answer for the same points and fewer labels.
+        Of everything random.
     progress : callable, optional
-        Told what is done, how much of it, and of how much.
+        Called with the step, the amount done, and the total.
 
     Examples
     --------
     >>> import a2lp
-    >>> from a2lp.features import load
-    >>> digits = load("digits")
+    >>> digits = a2lp.load("digits")
     >>> result = a2lp.label(digits.features, dict(enumerate(digits.labels[:30])))
     >>> list(result.table)
     ['index', 'label', 'confidence', 'second', 'margin', 'reached', 'nearest', 'given', 'novelty']
     """
     check_options(method, abstain, reject)
     x, names, column = _points(embeddings, keys, key)
-    given = _given(labels, names)
-    classes, _ = encode_labels(given, names)
-    if len(classes) < 2:
+    labels = _given(labels, names)
+    if isinstance(x, Pool):
+        pool = x
+    else:
+        report = None if progress is None else partial(progress, "finding neighbours")
+        pool = Pool(x, method=method, seed=seed, progress=report)
+    if labels is not None:
+        pool.label(slice(None), labels)
+    if len(pool.answer.classes) < 2:
         raise InputError(
-            f"labels has only the class {classes[0]!r}; a choice needs two. Label a point of another class."
+            f"labels has only the class {shown(pool.answer.classes[0])}; a choice needs two. Label a point of another "
+            "class."
         )
-    told = None if progress is None else partial(progress, "finding neighbours")
-    answer = solve(x, given, method=method, seed=seed, start=start, progress=told)
-    assessment = assess(answer, seed=seed)
-    table = {column: names} | _columns(answer, assessment.probabilities, names)
+    table = {column: names} | _columns(pool, names)
     confident = table["confidence"] >= (abstain or 0)
-    table["label"][~confident | _rejected(table["novelty"], answer.given, reject or 0)] = None
-    return Labelled(table, answer.classes, assessment.probabilities, assessment, answer)
+    table["label"][~confident | _rejected(table["novelty"], pool.given, reject or 0)] = None
+    return Labelled(table, pool.answer, pool.assessment, pool)
 
 
 def check_options(method: str = "auto", abstain: float | None = None, reject: float | None = None) -> None:
     """Refuse at the start what would be refused later."""
-    if method not in METHODS:
-        raise UnknownNameError("method", method, METHODS)
-    if abstain is not None and not 0 <= abstain <= 1:
-        raise InputError(f"abstain={abstain} must be a probability, from 0 to 1. 0.8 leaves out what is doubtful.")
-    if reject is not None and not 0 <= reject < 1:
-        raise InputError(f"reject={reject} must be a share, from 0 to below 1. 0.1 leaves out the strangest tenth.")
+    require_name("method", method, METHODS)
+    if abstain is not None:
+        require_number("abstain", abstain, "from 0 to 1", RULES["from 0 to 1"], "0.8 leaves out what is doubtful.")
+    if reject is not None:
+        rule = "at least 0 and below 1"
+        require_number("reject", reject, rule, RULES[rule], "0.1 leaves out the tenth that looks least like any class.")
 
 
 def _points(embeddings: Any, keys: Sequence[Any] | None, key: str) -> tuple[Any, NDArray, str]:
-    """The vectors or the graph, the keys, and the name of the keys' column."""
+    """The vectors, graph or pool, the keys, and the name of the keys' column."""
     column = "index" if keys is None else key
     if keys is None and hasattr(embeddings, "iloc"):  # a data frame
         keys = embeddings.index.tolist()
@@ -167,7 +180,7 @@ def _points(embeddings: Any, keys: Sequence[Any] | None, key: str) -> tuple[Any,
             f"embeddings is a sparse matrix of shape {embeddings.shape}. If its rows are vectors, pass its toarray(); "
             "if they are affinities between points, pass a2lp.pool.graph.from_sparse of it."
         )
-    x = embeddings if isinstance(embeddings, PoolGraph) else FeatureSet(embeddings).features
+    x = embeddings if isinstance(embeddings, PoolGraph | Pool) else FeatureSet(embeddings).features
     n = x.n if isinstance(x, PoolGraph) else len(x)
     names = np.arange(n) if keys is None else np.array([*keys, None], dtype=object)[:-1]
     if len(names) != n:
@@ -180,11 +193,11 @@ def _given(labels: Any, names: NDArray) -> Any:
     if not isinstance(labels, Mapping):
         return labels
     row_of = {name: row for row, name in enumerate(names.tolist())}
-    unknown = [str(name) for name in labels if name not in row_of]
+    unknown = [name for name in labels if name not in row_of]
     if unknown:
         raise InputError(
             f"labels names {len(unknown)} points that embeddings does not have: {listed(unknown, 5)}. Use its keys, "
-            f"such as {names[0]!r}."
+            f"such as {shown(names[0])}."
         )
     given = np.full(len(names), None, dtype=object)
     for name, value in labels.items():
@@ -192,7 +205,8 @@ def _given(labels: Any, names: NDArray) -> Any:
     return given
 
 
-def _columns(answer: PoolAnswer, probabilities: NDArray, names: NDArray) -> dict[str, NDArray]:
+def _columns(pool: Pool, names: NDArray) -> dict[str, NDArray]:
+    answer, probabilities = pool.answer, pool.assessment.probabilities
     rows = np.arange(len(probabilities))
     first = np.searchsorted(answer.classes, answer.labels)
     confidence = probabilities[rows, first]
@@ -209,12 +223,12 @@ def _columns(answer: PoolAnswer, probabilities: NDArray, names: NDArray) -> dict
         "reached": answer.reached,
         "nearest": nearest,
         "given": answer.given,
-        "novelty": novelty(answer),
+        "novelty": pool.novelty,
     }
 
 
 def _rejected(scores: NDArray, given: NDArray, share: float) -> NDArray:
-    """The strangest points (n,), as large a share of the unlabelled ones as this."""
+    """The points of highest novelty (n,), as large a share of the unlabelled ones as this."""
     rejected = np.zeros(len(scores), dtype=bool)
     count = round(share * int((~given).sum()))
     rejected[np.argsort(-scores, kind="stable")[:count]] = True

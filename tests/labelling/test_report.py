@@ -12,14 +12,13 @@ from sklearn.datasets import make_blobs
 
 from a2lp.errors import InputError
 from a2lp.features import load
-from a2lp.label import report_parts
-from a2lp.label.classify import Labelled, label
-from a2lp.label.layout import layout
-from a2lp.label.report import check_report, write_report
-from a2lp.label.sources import Embedding
-from a2lp.label.tool import classify_files
-from a2lp.pool.confidence import _raised
-from a2lp.pool.solve import prepare
+from a2lp.labelling import report_parts
+from a2lp.labelling.classify import Labelled, label
+from a2lp.labelling.layout import layout
+from a2lp.labelling.report import check_report, write_report
+from a2lp.labelling.sources import Embedding
+from a2lp.labelling.tool import classify_files
+from a2lp.pool.session import whitened_graph
 
 pytest.importorskip("jinja2")
 EVIL = "\"><script>alert(1)</script>'&<b>"
@@ -102,11 +101,37 @@ def test_most_doubtful_first(result: Labelled) -> None:
 
 def test_reliability_is_of_calibrated_confidences(result: Labelled) -> None:
     shown = report_parts.parts(result, None, 0)
-    power = report_parts._power(result.answer, result.probabilities)
-    new = ~result.table["given"]
-    np.testing.assert_allclose(_raised(result.answer.probabilities[new], power), result.probabilities[new], atol=1e-3)
-    assert sum(one.labels for one in shown["reliability"]) == shown["hidden"] > 40
-    assert all(0 <= one.low <= one.right <= one.high <= 1 for one in shown["reliability"])
+    bins, held_out = shown["reliability"], result.assessment.held_out_probabilities
+    assert sum(one.labels for one in bins) == shown["held_out"] == len(held_out) > 40
+    mean = sum(one.labels * one.confidence for one in bins) / len(held_out)
+    assert mean == pytest.approx(held_out.max(axis=1).mean())
+    right = held_out.argmax(axis=1) == result.answer.task.codes[result.assessment.held_out_rows]
+    assert sum(one.labels * one.right for one in bins) == pytest.approx(right.sum())
+    assert all(0 <= one.low <= one.right <= one.high <= 1 for one in bins)
+
+
+@pytest.mark.parametrize("option", [{"abstain": 0.9}, {"reject": 0.3}])
+def test_points_that_were_left_unlabelled_are_not_counted_as_labelled(option: dict[str, float], tmp_path: Path) -> None:
+    digits = load("digits")
+    assert digits.labels is not None
+    made = label(digits.features[:300], dict(enumerate(digits.labels[:40].tolist())), **option)
+    none = int(made.unlabelled.sum())
+    assert 20 < none < 250
+    shown = report_parts.parts(made, None, 0)
+    assert (shown["labelled"], shown["n_unlabelled"]) == (260 - none, none)
+    assert sum(part.labelled for part in shown["classes"]) == sum(shown["histogram"]) == 260 - none
+    assert sum(dot.hue is None and dot.label == "" for dot in shown["dots"]) == none
+    write_report(made, tmp_path / "page.html")
+    page = _Page((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert f"40 labelled by you, {260 - none} by a2lp" in page.text
+    assert f"{none} left unlabelled" in page.text
+
+
+def test_a_graph_without_edges(tmp_path: Path) -> None:
+    write_report(label(np.ones((10, 4)), {0: "a", 1: "b"}), tmp_path / "equal.html")
+    write_report(label(np.eye(10), {0: "a", 1: "b"}), tmp_path / "apart.html")
+    for name in ("equal", "apart"):
+        assert len(_Page((tmp_path / f"{name}.html").read_text(encoding="utf-8")).of("dot")) == 10
 
 
 def test_what_users_write_is_escaped(tmp_path: Path) -> None:
@@ -147,7 +172,7 @@ def test_one_label_for_each_class_and_none_left(tmp_path: Path) -> None:
     x, y = make_blobs(30, 4, centers=3, random_state=0)
     ones = {int(np.flatnonzero(y == code)[0]): int(code) for code in range(3)}
     write_report(label(x, ones), tmp_path / "one.html")
-    assert "none can be hidden" in (tmp_path / "one.html").read_text(encoding="utf-8")
+    assert "none can be held out" in (tmp_path / "one.html").read_text(encoding="utf-8")
     write_report(label(x, y), tmp_path / "all.html")
     page = _Page((tmp_path / "all.html").read_text(encoding="utf-8"))
     assert "expected accuracy<" not in page.text
@@ -156,23 +181,24 @@ def test_one_label_for_each_class_and_none_left(tmp_path: Path) -> None:
 
 def test_layout_keeps_clusters_together() -> None:
     x, y = make_blobs(300, 8, centers=5, random_state=1)
-    places = layout(prepare(x).graph)
+    _, graph = whitened_graph(x)
+    places = layout(graph)
     assert places.min() >= 0
     assert places.max() <= 1
     distance = np.square(places[:, None] - places).sum(axis=2) + 9 * np.eye(300)
     assert (y[distance.argmin(axis=1)] == y).mean() > 0.97
-    np.testing.assert_array_equal(places, layout(prepare(x).graph))
+    np.testing.assert_array_equal(places, layout(graph))
 
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "there.html").write_text("mine")
     (tmp_path / "folder.html").mkdir()
-    for name, said in (
+    for name, words in (
         ("page.txt", ".html"),
-        ("no/page.html", "no directory"),
+        ("no/page.html", "no folder"),
         ("there.html", "--force"),
-        ("folder.html", "is a directory"),
+        ("folder.html", "is a folder"),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=words):
             check_report(tmp_path / name)
     check_report(tmp_path / "there.html", force=True)

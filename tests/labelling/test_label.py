@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from a2lp import Pool, labelling
 from a2lp.errors import InputError, ShapeError, UnknownNameError
 from a2lp.features import load
-from a2lp.label.classify import Labelled, label
+from a2lp.labelling.classify import Labelled, label
 from a2lp.pool.graph import from_sparse
 
 COLUMNS = ["index", "label", "confidence", "second", "margin", "reached", "nearest", "given", "novelty"]
@@ -124,24 +123,28 @@ def test_what_is_refused(digits: Any) -> None:
         (InputError, r"features\[3, 2\]", holed, some, {}),
         (UnknownNameError, "'auto'", x, some, {"method": "autoo"}),
     ]
-    for error, said, vectors, labels, options in bad:
-        with pytest.raises(error, match=said):
+    for error, words, vectors, labels, options in bad:
+        with pytest.raises(error, match=words):
             label(vectors, labels, **options)
     with pytest.raises(ValueError, match="600"):
         label(x, y[:40])
 
 
 def test_exported_names_load() -> None:
-    import a2lp.label
-
-    for name in a2lp.label.__all__:
-        assert getattr(a2lp.label, name).__name__ == name
+    for name in labelling.__all__:
+        assert getattr(labelling, name).__name__ == name
     with pytest.raises(AttributeError, match="nothing"):
-        _ = a2lp.label.nothing
+        _ = labelling.nothing
 
 
-@pytest.mark.parametrize("first", ["pass", "import a2lp.label.classify", "from a2lp import *"])
-def test_label_is_a_function_whatever_came_before(first: str) -> None:
-    code = f"import a2lp; exec({first!r}); print(a2lp.label([[0, 1], [1, 0], [1, .1]], ['a', 'b', '']).table['label'])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
-    assert done.stdout.split() == ["['a'", "'b'", "'b']"], done.stderr
+def test_an_earlier_result_is_continued(digits: Any, result: Labelled) -> None:
+    x, y = digits
+    before = result.table["label"].copy()
+    pool = Pool(x, [*y[:40].tolist(), *[-1] * 560])
+    pool.label(50, int(y[50]))
+    more = label(pool, None)
+    assert more.pool is pool and more.table["given"][50]
+    again = label(x, dict(enumerate(y[:40].tolist())) | {50: int(y[50])})
+    np.testing.assert_array_equal(more.table["label"], again.table["label"])
+    other = label(pool, dict(enumerate(y[:40].tolist())))  # all labels anew, on the same graph
+    assert (other.table["label"] == before).mean() > 0.99  # the weights of auto are those of 41 labels

@@ -9,7 +9,7 @@ import pytest
 
 from a2lp.errors import A2LPError, FeatureFileError, InputError
 from a2lp.features import FeatureSet, save
-from a2lp.label.sources import Embedding, Points, embed_points, find_points, open_source
+from a2lp.labelling.sources import Embedding, Points, embed_points, find_points, open_source
 
 SMALL = Embedding("resnet12", Path("weights.safetensors"), view="36/32", device="cpu")
 
@@ -19,19 +19,18 @@ def test_a_folder_is_embedded_once() -> None:
     Path("photos/more").mkdir()
     Path("photos/000.png").rename("photos/more/000.png")
     Path("photos/notes.txt").write_text("no image")
-    said: list[tuple[str, int, int]] = []
-    pool = open_source("photos", SMALL, lambda *what: said.append(what))
-    assert pool.kind == "images"
+    steps: list[tuple[str, int, int]] = []
+    pool = open_source("photos", SMALL, lambda *what: steps.append(what))
     assert sorted(pool.keys) == [*(f"{i:03d}.png" for i in range(1, 12)), "more/000.png"]
     assert pool.paths == tuple(Path("photos", key) for key in pool.keys)
-    assert pool.x.shape == (12, 640)
-    assert ("embedding", 12, 12) in said
+    assert pool.features.shape == (12, 640)
+    assert ("embedding", 12, 12) in steps
 
     # each vector is its image's own: embedded alone, through another list, it is the same, and comes from the cache
-    said.clear()
-    alone = embed_points(find_points_of("photos/005.png\n"), SMALL, lambda *what: said.append(what))
-    np.testing.assert_array_equal(alone.x[0], pool.x[pool.keys.index("005.png")])
-    assert ("embedding", 0, 0) in said
+    steps.clear()
+    alone = embed_points(find_points_of("photos/005.png\n"), SMALL, lambda *what: steps.append(what))
+    np.testing.assert_array_equal(alone.features[0], pool.features[pool.keys.index("005.png")])
+    assert ("embedding", 0, 0) in steps
 
 
 def find_points_of(text: str) -> Points:
@@ -46,13 +45,13 @@ def test_paths_on_standard_input() -> None:
     assert lines.keys == ("photos/003.png", "./photos/001.png")
     assert find_points_of("photos/003.png\0./photos/001.png\0").keys == lines.keys
     assert find_points_of("photos/003.png\r\n").keys == ("photos/003.png",)
-    for text, said in {
+    for text, words in {
         "": "no paths",
         "photos/003.png\nphotos/nothing.png\n": "`photos/nothing.png`",
         "photos\n": "`photos`",
         "photos/003.png\nphotos/003.png\n": "`photos/003.png`",
     }.items():
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=words):
             find_points_of(text)
 
 
@@ -61,9 +60,9 @@ def test_feature_files(here: Path) -> None:
     save(FeatureSet(x), "plain.npz")
     save(FeatureSet(x, files=["d", "b", "e", "a", "c"]), "named.npz")
     plain, named = open_source("plain.npz"), open_source(here / "named.npz")
-    assert (plain.kind, plain.keys, plain.paths) == ("features", ("0", "1", "2", "3", "4"), None)
+    assert (plain.keys, plain.paths) == (("0", "1", "2", "3", "4"), None)
     assert named.keys == ("d", "b", "e", "a", "c")
-    np.testing.assert_array_equal(named.x, x)
+    np.testing.assert_array_equal(named.features, x)
     assert len(open_source("digits").keys) == 1797
     save(FeatureSet(x, files=["d", "b", "b", "a", "c"]), "twice.npz")
     with pytest.raises(InputError, match="`b`"):
@@ -76,9 +75,9 @@ def test_images_that_cannot_be_read() -> None:
     with pytest.raises(A2LPError, match=r"photos/004\.png"):
         open_source("photos", SMALL)
     pool = open_source("photos", replace(SMALL, on_corrupt="skip"))
-    assert pool.rows.tolist() == [0, 1, 2, 3, *range(5, 12)]
-    assert pool.keys == tuple(f"{row:03d}.png" for row in pool.rows)
-    assert len(pool.x) == len(pool.keys) == len(pool.paths or ())
+    assert pool.skipped == ("004.png",)
+    assert pool.keys == tuple(f"{row:03d}.png" for row in [0, 1, 2, 3, *range(5, 12)])
+    assert len(pool.features) == len(pool.keys) == len(pool.paths or ())
 
 
 def test_what_is_no_source(here: Path) -> None:
@@ -86,8 +85,8 @@ def test_what_is_no_source(here: Path) -> None:
     Path("features").mkdir()
     save(FeatureSet(np.eye(2)), "features/x.npz")
     pytest.importorskip("PIL")
-    for source, said in {"empty": "no image", "features": r"features/x\.npz"}.items():
-        with pytest.raises(InputError, match=said):
+    for source, words in {"empty": "no image", "features": r"features/x\.npz"}.items():
+        with pytest.raises(InputError, match=words):
             find_points(source)
     with pytest.raises(FeatureFileError, match=r"nowhere\.npz"):
         find_points(here / "nowhere.npz")

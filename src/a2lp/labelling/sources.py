@@ -1,7 +1,7 @@
 """What is to be labelled: a folder of images, a list of their paths, or a feature file.
 
-``find_points`` names the points and computes nothing, so that labels can be checked against their keys before the
-minutes that embedding takes; ``embed_points`` gives the vectors. ``open_source`` does both.
+``find_points`` names the points and computes nothing, so that labels can be checked before the minutes that embedding
+takes; ``embed_points`` adds the vectors. ``open_source`` does both.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -22,69 +22,44 @@ from a2lp.features import load
 from a2lp.features.files import FORMATS
 
 NDArray = np.ndarray[Any, Any]
-Kind = Literal["images", "features"]
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it, and of how much."""
+"""Called with the step, the amount done, and the total."""
 
 STDIN = "-"
 
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """What a source holds.
+    """The points of a source.
 
     Attributes
     ----------
     keys : tuple of str
-        What the user calls the points, all different: the path under the folder, the path as it was listed, the name
-        that the feature file has for the row, or the row's number.
+        The points' names, all different: the path under the folder, the path as it was listed, the name that the
+        feature file has for the row, or the row's number.
     paths : tuple of Path or None
-        Where the images are; None for a feature file.
+        The images; None for a feature file.
     features : array (n, d) or None
-        The vectors of a feature file; None for images, which are yet to be embedded.
+        The vectors; None for images that are not embedded yet.
+    skipped : tuple of str
+        Keys of images that could not be read and were left out.
     """
 
     keys: tuple[str, ...]
     paths: tuple[Path, ...] | None = None
     features: NDArray | None = None
+    skipped: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        twice = [key for key, count in Counter(self.keys).items() if count > 1]
-        if twice:
+        repeated = [key for key, count in Counter(self.keys).items() if count > 1]
+        if repeated:
             raise InputError(
-                f"the source has several points of the same name: {listed(twice, 5)}. Points are known by their names; "
-                "make these differ, or leave all but one of each out."
+                f"the source has several points of the same name: {listed(repeated, 5)}. Points are identified by "
+                "their names; rename these, or leave out all but one of each."
             )
 
-    @property
-    def kind(self) -> Kind:
-        """Whether these are images, or vectors already."""
-        return "features" if self.paths is None else "images"
-
-
-@dataclass(frozen=True, eq=False)
-class Pool:
-    """Points with their vectors.
-
-    Attributes
-    ----------
-    keys : tuple of str
-        What the user calls the points.
-    x : array (n, d)
-        Their vectors.
-    kind : {"images", "features"}
-        What the source was.
-    paths : tuple of Path or None
-        Where the images are.
-    rows : array (n,)
-        Which points of the source these are: not all of them where images that cannot be read were skipped.
-    """
-
-    keys: tuple[str, ...]
-    x: NDArray
-    kind: Kind
-    paths: tuple[Path, ...] | None
-    rows: NDArray
+    def __len__(self) -> int:
+        return len(self.keys)
 
 
 @dataclass(frozen=True)
@@ -94,15 +69,15 @@ class Embedding:
     Attributes
     ----------
     backbone : str
-        The network; the default one brings its weights.
+        The network; the default one comes with weights.
     weights : Path or None
-        The network's weights, where it brings none.
+        The network's weights.
     view : str or None
         What the network sees, ``RESIZE/CROP``; None for its own.
     device : str
-        ``"auto"`` is CUDA where there is some, else the CPU.
+        ``"auto"`` is CUDA if available, else the CPU.
     on_corrupt : {"refuse", "skip"}
-        What becomes of images that cannot be read.
+        What to do with images that cannot be read.
     cache : Path or None
         Where vectors are kept, so that no image is embedded twice.
     flip : bool
@@ -118,7 +93,7 @@ class Embedding:
     flip: bool = True
 
 
-def open_source(source: str | Path, how: Embedding | None = None, progress: Progress | None = None) -> Pool:
+def open_source(source: str | Path, how: Embedding | None = None, progress: Progress | None = None) -> Points:
     """The points of a source and their vectors.
 
     Parameters
@@ -128,13 +103,13 @@ def open_source(source: str | Path, how: Embedding | None = None, progress: Prog
     how : Embedding, optional
         For images.
     progress : callable, optional
-        Told how many images are embedded.
+        Called with the number of images embedded.
     """
     return embed_points(find_points(source), how or Embedding(), progress)
 
 
 def find_points(source: str | Path) -> Points:
-    """The points of a source; images are looked for, not read."""
+    """The points of a source; images are listed, not read."""
     if str(source) == STDIN:
         return listed_images(_lines(sys.stdin.read()))
     path = Path(source)
@@ -145,32 +120,31 @@ def find_points(source: str | Path) -> Points:
 
 
 def listed_images(files: Iterable[str]) -> Points:
-    """Images by their paths, each of which is its key."""
+    """Images by their paths, which are their keys."""
     keys = tuple(files)
     if not keys:
         raise InputError("standard input lists no paths. Send one path a line, such as: ls *.jpg | a2lp classify - ...")
     missing = [key for key in keys if not Path(key).is_file()]
     if missing:
         raise InputError(
-            f"{len(missing)} of the {len(keys)} listed paths are no files: {listed(missing, 5)}. List paths as they "
-            f"are seen from {Path.cwd()}, one a line."
+            f"{len(missing)} of the {len(keys)} listed paths are no files: {listed(missing, 5)}. List paths relative "
+            f"to {Path.cwd()}, one a line."
         )
     return Points(keys, tuple(map(Path, keys)))
 
 
-def embed_points(points: Points, how: Embedding, progress: Progress | None = None) -> Pool:
-    """The vectors of points: those of the feature file, or from the backbone and its cache."""
-    if points.features is not None:
-        return Pool(points.keys, points.features, "features", None, np.arange(len(points.keys)))
+def embed_points(points: Points, how: Embedding, progress: Progress | None = None) -> Points:
+    """The points with their vectors, from the backbone and its cache, without images that were skipped."""
+    if points.paths is None:
+        return points
     from a2lp.images import View
     from a2lp.images.backbones import create
     from a2lp.images.datasets import ImageSet
     from a2lp.images.datasets.sources import Files
     from a2lp.images.embed import embed_images
 
-    paths = points.paths or ()
     network = create(how.backbone, how.weights, view=None if how.view is None else View.parse(how.view))
-    images = ImageSet("images", None, None, points.keys, Files(Path(), [str(path) for path in paths]))
+    images = ImageSet("images", None, None, points.keys, Files(Path(), [str(path) for path in points.paths]))
     made = embed_images(
         images,
         network,
@@ -181,14 +155,12 @@ def embed_points(points: Points, how: Embedding, progress: Progress | None = Non
         cache=how.cache,
         progress=progress,
     )
-    row_of = {key: row for row, key in enumerate(points.keys)}
-    rows = [row_of[key] for key in made.files or ()]
-    return Pool(
-        tuple(points.keys[row] for row in rows),
-        made.features,
-        "images",
-        tuple(paths[row] for row in rows),
-        np.array(rows, dtype=np.int64),
+    path_of = dict(zip(points.keys, points.paths, strict=True))
+    keys = made.files or ()
+    read = set(keys)
+    skipped = tuple(key for key in points.keys if key not in read)
+    return replace(
+        points, keys=keys, paths=tuple(path_of[key] for key in keys), features=made.features, skipped=skipped
     )
 
 

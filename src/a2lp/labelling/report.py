@@ -1,0 +1,69 @@
+"""One self-contained page about labels: what was predicted, how reliable it is, and where to look first.
+
+Everything is inline (thumbnails, drawings, styles, a little script), so that the page can be sent and kept. Whatever
+comes from the user is escaped by the template.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from a2lp._version import __version__
+from a2lp.errors import MissingExtraError
+from a2lp.files import check_target, write_text
+from a2lp.labelling.classify import Labelled
+from a2lp.labelling.report_parts import parts
+
+
+def check_report(path: str | Path, *, force: bool = False) -> None:
+    """Refuse at the start what could not be written at the end."""
+    _jinja2()
+    check_target(path, (".html", ".htm"), "the report", force=force)
+
+
+def write_report(
+    result: Labelled,
+    path: str | Path,
+    *,
+    title: str = "labels",
+    paths: Sequence[Path] | None = None,
+    force: bool = False,
+    seed: int = 0,
+) -> None:
+    """Write a page about labels.
+
+    Parameters
+    ----------
+    result : Labelled
+    path : str or Path
+        The .html file.
+    title : str
+        What was labelled.
+    paths : sequence of Path, optional
+        The images, in the order of the points; without them, points are shown by their keys.
+    force : bool
+        Whether an existing page is replaced.
+    seed : int
+        Of the points on the map and of their places.
+    """
+    check_report(path, force=force)
+    write_text(Path(path), render_report(result, title=title, paths=paths, seed=seed))
+
+
+def render_report(result: Labelled, *, title: str, paths: Sequence[Path] | None = None, seed: int = 0) -> str:
+    """The page as text; the parameters are those of ``write_report``."""
+    template = (files("a2lp.labelling") / "report.html.jinja").read_text(encoding="utf-8")
+    environment = _jinja2().Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    page: str = environment.from_string(template).render(title=title, version=__version__, **parts(result, paths, seed))
+    return page
+
+
+def _jinja2() -> Any:
+    try:
+        import jinja2
+    except ImportError as error:
+        raise MissingExtraError("the report", "jinja2", "report") from error
+    return jinja2

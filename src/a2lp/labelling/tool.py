@@ -1,0 +1,106 @@
+"""From the user's files to the user's files: what ``a2lp classify`` does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from a2lp.checks import listed
+from a2lp.errors import InputError
+from a2lp.files import replacing, writing
+from a2lp.labelling.classify import Labelled, check_options, label
+from a2lp.labelling.labels import Task, Where, check_classes, read_task
+from a2lp.labelling.outputs import check_output, write_output
+from a2lp.labelling.report import check_report, render_report
+from a2lp.labelling.sources import Embedding, Progress, embed_points, find_points
+
+
+def open_task(
+    source: Where, labels: Where | Sequence[Where], how: Embedding | None = None, progress: Progress | None = None
+) -> Task:
+    """The points of a source with the labels that tables or class folders give them.
+
+    Parameters
+    ----------
+    source, labels
+        As in ``a2lp.labelling.open_source`` and ``a2lp.labelling.labels.read_task``; labels are checked before
+        any image is embedded.
+    how : Embedding, optional
+        For images.
+    progress : callable, optional
+        Called with the number of images embedded.
+    """
+    return _embedded(read_task(labels, find_points(source)), how or Embedding(), progress)
+
+
+def classify_files(
+    source: Where,
+    labels: Where | Sequence[Where],
+    out: Where,
+    how: Embedding | None = None,
+    *,
+    force: bool = False,
+    link: bool = False,
+    report: Where | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> tuple[Task, Labelled]:
+    """Label the points of a source from a few labels, and write all labels.
+
+    What cannot be read, used or written is refused before anything is computed. A run that is killed leaves what was
+    there before, and vectors in the cache: the same call continues from there.
+
+    Parameters
+    ----------
+    source, labels, how, progress
+        As in ``open_task``.
+    out, force, link
+        As in ``a2lp.labelling.outputs.write_output``; a table that labels are read from is never replaced.
+    report : str or Path, optional
+        A page to write about the labels, as in ``a2lp.labelling.report.write_report``.
+    **options
+        As in ``a2lp.label``: ``method``, ``abstain``, ``reject``, ``seed``.
+    """
+    check_options(**{name: value for name, value in options.items() if name != "seed"})
+    check_not_labels(out, labels)
+    task = read_task(labels, find_points(source))
+    root = Path(source) if Path(source).is_dir() else None
+    check_output(out, force=force, classes=task.classes, paths=task.points.paths, source=root)
+    if report is not None:
+        check_report(report, force=force)
+    task = _embedded(task, how or Embedding(), progress)
+    result = label(task.points.features, task.labels, keys=task.keys, key=task.key, progress=progress, **options)
+    paths = task.points.paths
+    with ExitStack() as stack:  # the page gets its name just after the labels, so that a kill leaves both or none
+        if report is not None:
+            page = render_report(result, title=str(source), paths=paths, seed=options.get("seed", 0))
+            stack.enter_context(writing(report))
+            stack.enter_context(replacing(Path(report))).write_text(page, encoding="utf-8")
+        write_output(result, out, force=force, link=link, paths=paths, source=root)
+    return task, result
+
+
+def check_not_labels(out: Where, labels: Where | Sequence[Where]) -> None:
+    """Refuse to write over the user's own labels."""
+    for where in [labels] if isinstance(labels, str | Path) else labels:
+        if os.path.realpath(out) == os.path.realpath(where):
+            raise InputError(
+                f"{out} holds your labels and is never replaced, not even with --force. Choose another name for the "
+                "output."
+            )
+
+
+def _embedded(task: Task, how: Embedding, progress: Progress | None) -> Task:
+    """The task with vectors, without the images that were skipped."""
+    embedded = task.with_points(embed_points(task.points, how, progress))
+    lost = sorted(set(task.classes) - set(embedded.classes))
+    if lost:
+        raise InputError(
+            f"no labelled example of the class {listed(lost, 5)} can be read, so the class would be lost. Replace the "
+            "damaged images, or label others."
+        )
+    check_classes(embedded.labels, "what is left of the labels")
+    return embedded

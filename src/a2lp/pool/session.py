@@ -1,0 +1,223 @@
+"""A pool that takes labels one by one, in bulk, and back, and answers from what it knows already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from a2lp.checks import require_name
+from a2lp.encoding import encode_labels, read_labels
+from a2lp.errors import InputError, ShapeError
+from a2lp.pool.confidence import Assessment, assess
+from a2lp.pool.graph import PoolGraph, neighbour_graph
+from a2lp.pool.methods import GAMMA, METHODS, N_NEIGHBORS, Task
+from a2lp.pool.neighbours import NdArray, Progress, check_points
+from a2lp.pool.open_set import novelty
+from a2lp.pool.solve import PoolAnswer, solve
+from a2lp.pool.suggest import Suggestion, kinship, suggest
+from a2lp.pool.whiten import neighbour_whitening
+
+_RIDGE_LOW, _RIDGE_HIGH = 0.3, 3.0
+_REFIT = 0.05  # share of labels that may have changed since the weights of auto were chosen
+
+
+class Pool:
+    """Points of which some are labelled, and predictions for all of them.
+
+    Whitening and graph are computed once, from the points. Everything else is computed when it is asked for, and again
+    after a label has changed.
+
+    Parameters
+    ----------
+    x : array (n, d) or PoolGraph
+        Vectors of any length, or a graph of your own.
+    labels : array-like (n,), optional
+        Strings or whole numbers; -1, None, NaN and "" mean unlabelled.
+    method : str
+        One of ``a2lp.pool.methods.METHODS``.
+    seed : int
+        Of the folds in which labels are held out, and of ties between suggestions.
+    progress : callable, optional
+        Called with the work done in the search for neighbours, and the total.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from a2lp import Pool
+    >>> x, y = load_digits(return_X_y=True)
+    >>> pool = Pool(x)
+    >>> for row in pool.suggest(30).rows:
+    ...     pool.label(row, y[row])
+    >>> bool((pool.answer.labels == y).mean() > 0.9)
+    True
+    >>> pool.undo()
+    >>> pool
+    Pool(1797 points, 29 labelled: 10 classes)
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        labels: Any = None,
+        *,
+        method: str = "auto",
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> None:
+        require_name("method", method, METHODS)
+        self.method, self.seed = method, seed
+        self.points: NdArray | None = None
+        if isinstance(x, PoolGraph):
+            self.graph = x
+        else:
+            self.points, self.graph = whitened_graph(x, progress)
+        self._given: dict[int, Any] = {}
+        self._history: list[dict[int, Any]] = []
+        self._weights: NdArray | None = None
+        self._fitted = np.zeros(0, np.int64), np.zeros(0, np.int64)  # classes and codes that the weights are of
+        if labels is not None:
+            self.label(slice(None), labels)
+            self._history.clear()
+
+    def __len__(self) -> int:
+        return self.graph.n
+
+    def __repr__(self) -> str:
+        classes = len(set(self._given.values()))
+        return f"Pool({len(self)} points, {len(self._given)} labelled: {classes} classes)"
+
+    @property
+    def labels(self) -> NdArray:
+        """The given labels (n,), None where there is none."""
+        labels = np.full(len(self), None, dtype=object)
+        for row, label in self._given.items():
+            labels[row] = label
+        return labels
+
+    @property
+    def given(self) -> NdArray:
+        """Which points are labelled (n,)."""
+        given = np.zeros(len(self), dtype=bool)
+        given[list(self._given)] = True
+        return given
+
+    def label(self, rows: Any, labels: Any) -> None:
+        """Set or remove the labels of some points.
+
+        Parameters
+        ----------
+        rows : int, slice or array-like
+            Positions of the points.
+        labels : label or array-like
+            One label for all of these points, or one for each. -1, None, NaN and "" remove a label.
+        """
+        try:
+            places = np.atleast_1d(np.arange(len(self))[rows])
+        except (IndexError, TypeError) as error:
+            raise InputError(
+                f"rows={rows!r:.80} must be positions of the pool's {len(self)} points, 0 to {len(self) - 1}."
+            ) from error
+        if np.ndim(labels) == 0:
+            labels = np.full(len(places), labels, dtype=object)
+        if np.shape(labels) != (len(places),):
+            raise ShapeError(
+                f"labels has shape {np.shape(labels)} and {len(places)} points are labelled; give one each."
+            )
+        values, missing = read_labels(labels, places)
+        changed = np.flatnonzero(~missing | self.given[places])
+        before = {row: self._given.get(row) for row in places[changed].tolist()}
+        for place in changed.tolist():
+            self._set(int(places[place]), None if missing[place] else values[place].item())
+        try:
+            read_labels(list(self._given.values()), list(self._given))  # of one kind, all of them
+        except InputError:
+            self._restore(before)
+            raise
+        self._history.append(before)
+        self._forget()
+
+    def undo(self) -> None:
+        """Take back the last call of ``label`` that was not taken back yet."""
+        if not self._history:
+            raise InputError("there is no change of labels to undo.")
+        self._restore(self._history.pop())
+        self._forget()
+
+    @cached_property
+    def answer(self) -> PoolAnswer:
+        """Predictions for all points."""
+        if not self._given:
+            raise InputError(f"none of the {len(self)} points is labelled, so no class is known. Label some of them.")
+        rows = sorted(self._given)
+        classes, positions = encode_labels([self._given[row] for row in rows], rows)
+        codes = np.full(len(self), -1, dtype=np.int64)
+        codes[rows] = positions
+        weights = self._weights if self._still_fits(classes, codes) else None
+        answer = solve(Task(self.points, self.graph, codes, len(classes), self.seed, weights), classes, self.method)
+        if answer.task.weights is not None and weights is None:
+            self._weights, self._fitted = answer.task.weights, (classes, codes)
+        return answer
+
+    @cached_property
+    def assessment(self) -> Assessment:
+        """The accuracy to expect, calibrated probabilities, and labels that look wrong."""
+        return assess(self.answer)
+
+    @cached_property
+    def novelty(self) -> NdArray:
+        """How little each point looks like any of the classes (n,), from 0 to 1; see ``a2lp.pool.open_set``."""
+        return novelty(self.answer)
+
+    def suggest(self, n: int = 20) -> Suggestion:
+        """Choose the points to label next.
+
+        Parameters
+        ----------
+        n : int
+            How many; fewer if not so many are unlabelled.
+        """
+        answer = self.answer if self._given else None
+        return suggest(self._kinship, self.given, answer, n, seed=self.seed)
+
+    @cached_property
+    def _kinship(self) -> Any:
+        return kinship(self.graph)
+
+    def _set(self, row: int, label: Any) -> None:
+        if label is None:
+            self._given.pop(row, None)
+        else:
+            self._given[row] = label
+
+    def _restore(self, labels: dict[int, Any]) -> None:
+        for row, label in labels.items():
+            self._set(row, label)
+
+    def _forget(self) -> None:
+        for name in ("answer", "assessment", "novelty"):
+            vars(self).pop(name, None)
+
+    def _still_fits(self, classes: NdArray, codes: NdArray) -> bool:
+        """Whether few enough labels have changed since the weights of ``auto`` were chosen."""
+        fitted_classes, fitted_codes = self._fitted
+        if not np.array_equal(fitted_classes, classes):
+            return False
+        return bool((fitted_codes != codes).sum() <= _REFIT * (fitted_codes >= 0).sum())
+
+
+def whitened_graph(x: Any, progress: Callable[[int, int], object] | None = None) -> tuple[NdArray, PoolGraph]:
+    """Whitened unit vectors of points (n, d), and their neighbour graph.
+
+    The ridge of the whitening is 2 d / n, between 0.3 and 3: with fewer points per dimension, directions of small
+    variance are known less well.
+    """
+    x = check_points(x)
+    n, d = x.shape
+    if n < 2:
+        raise InputError("a pool needs at least two points; there is one. Add points.")
+    ridge = float(np.clip(2 * d / n, _RIDGE_LOW, _RIDGE_HIGH))
+    points = neighbour_whitening(x, ridge=ridge).apply(x)
+    return points, neighbour_graph(points, min(N_NEIGHBORS, n - 1), GAMMA, progress=progress)
