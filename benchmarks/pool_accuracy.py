@@ -99,7 +99,7 @@ class Pool:
 
     def auto(self, codes: Array) -> Array:
         if self.graph is None:
-            self.graph = whitened_graph(self.x)
+            self.graph = whitened_graph(self.x)[1:]
         return solve(Task(*self.graph, codes, int(codes.max()) + 1), np.unique(codes[codes >= 0])).labels
 
 

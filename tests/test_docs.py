@@ -27,6 +27,7 @@ NUMBER = re.compile(r"\d+(?:\.\d*)?(?:e[+-]?\d+)?")
 
 DOCTESTED = [
     "a2lp.easyfsl",
+    "a2lp.estimators.pool",
     "a2lp.estimators.propagation",
     "a2lp.estimators.weights",
     "a2lp.features.feature_set",

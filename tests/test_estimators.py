@@ -23,6 +23,7 @@ from a2lp import (
     A2LPClassifier,
     ImprintingClassifier,
     LabelPropagationClassifier,
+    PoolClassifier,
     PrototypicalClassifier,
     TaskBatch,
     create,
@@ -48,7 +49,7 @@ MINUS_ONE = {
 
 @parametrize_with_checks(
     [A2LPClassifier(steps=20), LabelPropagationClassifier(), LabelPropagationClassifier(kernel="precomputed"),
-     PrototypicalClassifier(), ImprintingClassifier(steps=20)],
+     PrototypicalClassifier(), ImprintingClassifier(steps=20), PoolClassifier()],
     expected_failed_checks=lambda estimator: MINUS_ONE,
 )  # fmt: skip
 def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
@@ -388,6 +389,21 @@ def test_in_pipelines_searches_and_files(estimator: Any, tmp_path: Any) -> None:
     assert search.best_score_ > 0.6  # over labelled points: unlabelled ones would count as errors
     again = pickle.loads(pickle.dumps(search.best_estimator_))
     np.testing.assert_array_equal(again.predict_proba(test), search.predict_proba(test))
+
+
+def test_the_pool_as_an_estimator_is_the_pool_and_beats_plain_propagation() -> None:
+    X, y = load_digits(return_X_y=True)
+    rows = np.random.default_rng(0).permutation(len(X))
+    X, y, new, truth = X[rows[:900]], y[rows[:900]], X[rows[900:]], y[rows[900:]]
+    known = np.where(np.arange(900) < 30, y, -1)
+    fitted = PoolClassifier().fit(X, known)
+    answer = a2lp.Pool(X, known).answer
+    np.testing.assert_array_equal(fitted.transduction_, answer.labels)
+    np.testing.assert_allclose(fitted.label_distributions_, answer.probabilities, atol=1e-7)
+    assert fitted.pool_.assessment.low < (fitted.transduction_ == y)[30:].mean() < fitted.pool_.assessment.high
+    plain = LabelPropagationClassifier().fit(X, known)
+    assert (fitted.predict(new) == truth).mean() > (plain.predict(new) == truth).mean() + 0.02
+    assert (fitted.predict(X) == fitted.transduction_).all()
 
 
 def test_score_counts_labelled_points_only() -> None:

@@ -18,6 +18,8 @@ PUBLIC = {
     "ImprintingClassifier",
     "LabelPropagationClassifier",
     "Method",
+    "Pool",
+    "PoolClassifier",
     "Prediction",
     "PrototypicalClassifier",
     "TaskBatch",

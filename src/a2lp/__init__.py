@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from a2lp.estimators import A2LPClassifier as A2LPClassifier
     from a2lp.estimators import ImprintingClassifier as ImprintingClassifier
     from a2lp.estimators import LabelPropagationClassifier as LabelPropagationClassifier
+    from a2lp.estimators import PoolClassifier as PoolClassifier
     from a2lp.estimators import PrototypicalClassifier as PrototypicalClassifier
     from a2lp.features.files import load as load
     from a2lp.features.statistics import BaseStatistics as BaseStatistics
@@ -35,6 +36,7 @@ _WHERE = {
     "LabelPropagationClassifier": "a2lp.estimators",
     "Method": "a2lp.methods.base",
     "Pool": "a2lp.pool.session",
+    "PoolClassifier": "a2lp.estimators",
     "Prediction": "a2lp.tasks.batch",
     "PrototypicalClassifier": "a2lp.estimators",
     "TaskBatch": "a2lp.tasks.batch",

@@ -181,7 +181,7 @@ def test_one_label_for_each_class_and_none_left(tmp_path: Path) -> None:
 
 def test_layout_keeps_clusters_together() -> None:
     x, y = make_blobs(300, 8, centers=5, random_state=1)
-    _, graph = whitened_graph(x)
+    *_, graph = whitened_graph(x)
     places = layout(graph)
     assert places.min() >= 0
     assert places.max() <= 1

@@ -20,7 +20,7 @@ def answer() -> Any:
     def answered(space: Any, labels: Any, method: str = "auto") -> PoolAnswer:
         if isinstance(space, PoolGraph):
             space = None, space
-        points, graph = space if isinstance(space, tuple) else whitened_graph(space)
+        points, graph = space[-2:] if isinstance(space, tuple) else whitened_graph(space)[1:]
         classes, codes = encode_labels(labels, range(graph.n))
         return solve(Task(points, graph, codes, len(classes)), classes, method)
 

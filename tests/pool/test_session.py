@@ -109,5 +109,5 @@ def test_what_cannot_be_labelled(digits: Any) -> None:
         assert pool.labels.tolist() == before
     with pytest.raises(InputError, match="none of the 300 points is labelled"):
         _ = Pool(digits[0]).answer
-    with pytest.raises(InputError, match="there is one"):
+    with pytest.raises(InputError, match="n_samples=1"):
         Pool(np.ones((1, 3)))

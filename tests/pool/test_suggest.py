@@ -29,7 +29,7 @@ def accuracy(pool, truth, rows):
 
 
 def test_kinship_is_that_of_paths_of_two_edges(digits):
-    _, graph = whitened_graph(digits[0])
+    *_, graph = whitened_graph(digits[0])
     s = graph.normalised.toarray().astype(np.float64)
     k = np.eye(len(s)) + 0.8 * s + 0.64 * s @ s
     scale = np.sqrt(np.diag(k))

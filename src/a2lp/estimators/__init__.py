@@ -16,7 +16,14 @@ The contract of all of them:
 - Without unlabelled points nothing is propagated, and the estimator is an inductive classifier.
 """
 
+from a2lp.estimators.pool import PoolClassifier
 from a2lp.estimators.propagation import A2LPClassifier, LabelPropagationClassifier
 from a2lp.estimators.weights import ImprintingClassifier, PrototypicalClassifier
 
-__all__ = ["A2LPClassifier", "ImprintingClassifier", "LabelPropagationClassifier", "PrototypicalClassifier"]
+__all__ = [
+    "A2LPClassifier",
+    "ImprintingClassifier",
+    "LabelPropagationClassifier",
+    "PoolClassifier",
+    "PrototypicalClassifier",
+]

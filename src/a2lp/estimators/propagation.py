@@ -23,7 +23,7 @@ MAX_DENSE_POINTS = 20_000  # the graph is then 3.2 GB in float64, and a few such
 _NEW_POINTS = 1024  # new points whose affinities are held at a time
 
 
-class _GraphClassifier(TransductiveClassifier):
+class GraphClassifier(TransductiveClassifier):
     """Spreads labels over the nearest-neighbour graph of the points."""
 
     def _solve(self, method: Any, X: NdArray, codes: NdArray) -> Answer | None:
@@ -91,7 +91,7 @@ class _GraphClassifier(TransductiveClassifier):
         return Answer(np.where(reached, best.argmax(axis=1), fallback), mean, reached)
 
 
-class LabelPropagationClassifier(_GraphClassifier):
+class LabelPropagationClassifier(GraphClassifier):
     """Label propagation on the weighted nearest-neighbour graph of the points.
 
     A point that was not fitted is answered by induction: it chooses its ``n_neighbors`` nearest fitted
@@ -200,7 +200,7 @@ class LabelPropagationClassifier(_GraphClassifier):
         return self._average(X, np.full(X.shape[0], np.bincount(given).argmax()))
 
 
-class A2LPClassifier(_GraphClassifier):
+class A2LPClassifier(GraphClassifier):
     """Label propagation with adapted anchors: labelled points move until propagation labels them well.
 
     Points that were not fitted are answered as in ``LabelPropagationClassifier``, with the adapted anchors in

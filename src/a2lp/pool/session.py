@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +17,7 @@ from a2lp.pool.neighbours import NdArray, Progress, check_points
 from a2lp.pool.open_set import novelty
 from a2lp.pool.solve import PoolAnswer, solve
 from a2lp.pool.suggest import Suggestion, kinship, suggest
-from a2lp.pool.whiten import neighbour_whitening
+from a2lp.pool.whiten import Whitening, neighbour_whitening
 
 _RIDGE_LOW, _RIDGE_HIGH = 0.3, 3.0
 _REFIT = 0.05  # share of labels that may have changed since the weights of auto were chosen
@@ -69,11 +68,12 @@ class Pool:
     ) -> None:
         require_name("method", method, METHODS)
         self.method, self.seed = method, seed
+        self.whitening: Whitening | None = None
         self.points: NdArray | None = None
         if isinstance(x, PoolGraph):
             self.graph = x
         else:
-            self.points, self.graph = whitened_graph(x, progress)
+            self.whitening, self.points, self.graph = whitened_graph(x, progress)
         self._given: dict[int, Any] = {}
         self._history: list[dict[int, Any]] = []
         self._weights: NdArray | None = None
@@ -208,8 +208,8 @@ class Pool:
         return bool((fitted_codes != codes).sum() <= _REFIT * (fitted_codes >= 0).sum())
 
 
-def whitened_graph(x: Any, progress: Callable[[int, int], object] | None = None) -> tuple[NdArray, PoolGraph]:
-    """Whitened unit vectors of points (n, d), and their neighbour graph.
+def whitened_graph(x: Any, progress: Progress | None = None) -> tuple[Whitening, NdArray, PoolGraph]:
+    """The whitening of points (n, d), their whitened unit vectors (n, r), and the neighbour graph of these.
 
     The ridge of the whitening is 2 d / n, between 0.3 and 3: with fewer points per dimension, directions of small
     variance are known less well.
@@ -217,7 +217,8 @@ def whitened_graph(x: Any, progress: Callable[[int, int], object] | None = None)
     x = check_points(x)
     n, d = x.shape
     if n < 2:
-        raise InputError("a pool needs at least two points; there is one. Add points.")
+        raise InputError("a pool needs at least two points, and n_samples=1. Add points.")
     ridge = float(np.clip(2 * d / n, _RIDGE_LOW, _RIDGE_HIGH))
-    points = neighbour_whitening(x, ridge=ridge).apply(x)
-    return points, neighbour_graph(points, min(N_NEIGHBORS, n - 1), GAMMA, progress=progress)
+    whitening = neighbour_whitening(x, ridge=ridge)
+    points = whitening.apply(x)
+    return whitening, points, neighbour_graph(points, min(N_NEIGHBORS, n - 1), GAMMA, progress=progress)
