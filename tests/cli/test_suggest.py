@@ -52,7 +52,7 @@ def test_from_no_label_on(source: str, key: str, first: str) -> None:
     result = run(source, "-n", "12", "--out", "next.csv")
     assert result.exit_code == 0, result.stderr
     rows = read("next.csv")
-    assert list(rows[0]) == [key, "label", "why"]
+    assert list(rows[0]) == [key, "label", "how", "why"]
     assert len({row[key] for row in rows}) == 12
     assert all(row[key].startswith(first) and not row["label"] and "typical of" in row["why"] for row in rows)
     assert f"{rows[0][key]}\t{rows[0]['why']}" in result.stdout
@@ -89,14 +89,59 @@ def test_images() -> None:
         image.fromarray(pixels.astype(np.uint8)).save(f"photos/{i:03d}.png")
     Path("photos/009.png").write_bytes(b"no image")
     small = ("--backbone", "resnet12", "--weights", "weights.safetensors", "--view", "36/32", "--device", "cpu")
-    result = run("photos", "-n", "3", "--out", "next.csv", *small)
+    result = run("photos", "-n", "3", "--out", "next.csv", *small, "--on-corrupt", "refuse")
     assert result.exit_code == 2
-    assert "--on-corrupt skip" in result.stderr
-    result = run("photos", "-n", "3", "--out", "next.csv", *small, "--on-corrupt", "skip")
+    assert "009.png" in result.stderr
+    result = run("photos", "-n", "3", "--out", "next.csv", *small)
     assert result.exit_code == 0, result.stderr
-    assert "cannot be read: 009.png" in result.stderr
+    assert "skipped: 009.png: " in result.stderr
     rows = read("next.csv")
     assert sorted(int(row["path"][:3]) % 3 for row in rows) == [0, 1, 2]
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_lines_are_added_to_the_labels_and_nothing_in_them_changes(encoding: str) -> None:
+    text = "label;Id;note\r\ndigit 0;scan 0;Grüße\r\ndigit 1;scan 1;\r\n;scan 2;not sure"  # no end of line
+    Path("mine.csv").write_bytes(text.encode(encoding))
+    result = run("digits.npz", "--into", "mine.csv", "-n", "5")
+    assert result.exit_code == 0, result.stderr
+    after = Path("mine.csv").read_bytes().decode(encoding)
+    lines = after.split("\r\n")
+    assert lines[0] == "label;Id;note;how;why" and "\r\n".join(lines[1:4]) == text.split("\r\n", 1)[1]
+    assert len(lines) == 4 + 5 + 1 and all(line.startswith(";scan ") for line in lines[4:9])
+    assert all(";suggested;" in line and "typical of" in line for line in lines[4:9])
+    assert "a2lp classify digits.npz --labels mine.csv --out out.csv" in result.stdout
+    # once more, with none of them filled in: none is listed twice
+    assert run("digits.npz", "--into", "mine.csv", "-n", "8").exit_code == 0
+    keys = [line.split(";")[1] for line in Path("mine.csv").read_bytes().decode(encoding).split("\r\n")[1:-1]]
+    assert len(keys) == len(set(keys)) == 3 + 8
+    # and a new file
+    assert run("digits.npz", "--into", "new.tsv", "-n", "3").exit_code == 0
+    assert Path("new.tsv").read_text().splitlines()[0] == "id\tlabel\thow\twhy"
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_list_that_was_filled_in_is_not_replaced() -> None:
+    assert run("digits.npz", "--out", "next.csv").exit_code == 0
+    assert run("digits.npz", "--out", "next.csv", "--force").exit_code == 0  # still empty
+    filled("next.csv", read("next.csv"), "id")
+    before = Path("next.csv").read_bytes()
+    result = run("digits.npz", "--out", "next.csv", "--force")
+    assert result.exit_code == 2
+    assert "next.csv holds your labels and is never replaced" in result.stderr
+    assert Path("next.csv").read_bytes() == before
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_sheet() -> None:
+    pytest.importorskip("jinja2")
+    result = run("digits.npz", "--labels", "labels.csv", "-n", "6", "--sheet", "look at.html")
+    assert result.exit_code == 0, result.stderr
+    page = Path("look at.html").read_text(encoding="utf-8")
+    assert page.count("<li>") == 6 and '<option value="digit 3">' in page
+    assert "a2lp classify digits.npz --labels labels.csv --labels &#39;look at.csv&#39; --out out.csv" in page
+    assert "a2lp classify digits.npz --labels labels.csv --labels 'look at.csv' --out out.csv" in result.stdout
 
 
 BAD: dict[str, tuple[tuple[str, ...], str]] = {
@@ -118,6 +163,10 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "OUT is a folder": (("digits.npz", "--out", "folder.csv", "--force"), "folder.csv is a folder"),
     "OUT of another kind": (("digits.npz", "--out", "new.parquet"), ".csv"),
+    "nothing to write": (("digits.npz",), "nothing is written"),
+    "INTO of another kind": (("digits.npz", "--into", "new.parquet"), ".csv"),
+    "INTO is no table": (("digits.npz", "--into", "there.csv"), "there.csv"),
+    "the sheet is there": (("digits.npz", "--sheet", "there.html"), "--force"),
     "OUT in no folder": (("digits.npz", "--out", "no/new.csv"), "no folder no"),
 }
 
@@ -129,6 +178,7 @@ def test_errors_are_one_paragraph(name: str) -> None:
         pytest.importorskip("torch")
     Path("cut.npz").write_bytes(Path("digits.npz").read_bytes()[:200])
     Path("there.csv").write_text("mine")
+    Path("there.html").write_text("mine")
     Path("empty").mkdir()
     Path("folder.csv").mkdir()
     Path("unknown.csv").write_text("id,label\nscan 1,a\nscan 900,a\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from a2lp.cli.progress import bar_on_stderr
-from a2lp.errors import CorruptImageError, InputError
 
 if TYPE_CHECKING:
     from a2lp.labelling.classify import Labelled
     from a2lp.labelling.labels import Task
+    from a2lp.labelling.sources import Embedding
 
 DOUBT = 0.8
 _MOST_CLASSES = 20
+_MOST_SKIPPED = 20
 
 Source = Annotated[
     str,
@@ -90,7 +91,7 @@ def classify(
     weights: Weights = None,
     view: View = None,
     device: Device = "auto",
-    on_corrupt: OnCorrupt = "refuse",
+    on_corrupt: OnCorrupt = "skip",
     cache: Cache = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
 ) -> None:
@@ -118,20 +119,39 @@ def classify(
             seed=seed,
             progress=progress,
         )
-    for key in task.points.skipped:
-        typer.echo(f"skipped, since it cannot be read: {key}", err=True)
-    _print_summary(task, result, source, labels, out)
+    print_skipped(task)
+    _print_summary(task, result, source, out)
     if report is not None:
         typer.echo(f"Report: {report}")
+    typer.echo("Next, choose points to label:")
+    into = [where for where in labels if where.lower().endswith((".csv", ".tsv"))][-1:] or ["labels.csv"]
+    others = [where for where in labels if where not in into]
+    typer.echo(f"    {same_again('suggest', source, others, how)} --into {shlex.quote(into[0])}")
+
+
+def print_skipped(task: Task) -> None:
+    """List the images that were left out, with the reasons."""
+    for key, reason in list(task.points.skipped.items())[:_MOST_SKIPPED]:
+        typer.echo(f"skipped: {key}: {reason}", err=True)
+    if len(task.points.skipped) > _MOST_SKIPPED:
+        typer.echo(f"and {len(task.points.skipped) - _MOST_SKIPPED} more were skipped", err=True)
+
+
+def same_again(command: str, source: str, labels: Sequence[str], how: Embedding) -> str:
+    """Another command on the same source, to be pasted: with the labels, and the options that are not the defaults."""
+    words = ["a2lp", command, source, *(word for where in labels for word in ("--labels", where))]
+    for option in ("backbone", "weights", "view", "device", "on_corrupt", "cache"):
+        value = getattr(how, option)
+        if value != getattr(type(how)(), option):
+            words += [f"--{option.replace('_', '-')}", str(value)]
+    return shlex.join(words)
 
 
 @contextmanager
 def explaining_interruptions() -> Iterator[None]:
-    """Name the option for damaged images, and say what an interruption costs."""
+    """Say what an interruption costs."""
     try:
         yield
-    except CorruptImageError as error:
-        raise InputError(f"{error} On the command line: --on-corrupt skip.") from error
     except KeyboardInterrupt:
         typer.echo("interrupted: embedded images are kept; the same command continues from there.", err=True)
         raise typer.Exit(130) from None
@@ -155,8 +175,8 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
         yield report
 
 
-def _print_summary(task: Task, result: Labelled, source: str, labels: list[str], out: str) -> None:
-    """What was done, how good it is, and what to do next."""
+def _print_summary(task: Task, result: Labelled, source: str, out: str) -> None:
+    """What was done, and how good it is."""
     from rich.console import Console
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
@@ -187,11 +207,6 @@ def _print_summary(task: Task, result: Labelled, source: str, labels: list[str],
         shown = ", ".join(f"{columns[result.key][row]} ({columns['label'][row]})" for row in rows[:5])
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
         console.print(f"{len(rows)} of your labels disagree with their neighbours and may be mistakes: {shown}{more}")
-    options = " ".join(f"--labels {shlex.quote(where)}" for where in labels)
-    console.print(
-        f"Next: `a2lp suggest {shlex.quote(source)} {options} --out next.csv` chooses points to label. Fill in "
-        "next.csv and run this again with `--labels next.csv` added."
-    )
 
 
 def _class_table(result: Labelled, new: Any) -> object:

@@ -17,7 +17,9 @@ from a2lp.cli.classify import (
     View,
     Weights,
     explaining_interruptions,
+    print_skipped,
     progress_bar,
+    same_again,
 )
 
 if TYPE_CHECKING:
@@ -27,40 +29,71 @@ if TYPE_CHECKING:
 
 def suggest(
     source: Source,
-    out: Annotated[Path, typer.Option(help="The table to write, a .csv.", metavar="FILE")],
+    into: Annotated[
+        Path | None,
+        typer.Option(
+            help="Your table of labels, a .csv or .tsv: lines to fill in are added to it, and nothing in it changes. "
+            "It is made if it does not exist.",
+            metavar="FILE",
+        ),
+    ] = None,
     labels: Labels = [],  # noqa: B006  typer copies it
+    out: Annotated[Path | None, typer.Option(help="A new table to fill in, a .csv.", metavar="FILE")] = None,
+    sheet: Annotated[
+        Path | None,
+        typer.Option(help="A page with the pictures, and fields to type the labels into.", metavar="PAGE.html"),
+    ] = None,
     n: Annotated[int, typer.Option("-n", help="How many points.", metavar="N")] = 20,
-    force: Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace OUT and the page if they exist.")] = False,
     backbone: Backbone = "efficientnet_lite0",
     weights: Weights = None,
     view: View = None,
     device: Device = "auto",
-    on_corrupt: OnCorrupt = "refuse",
+    on_corrupt: OnCorrupt = "skip",
     cache: Cache = None,
     seed: Annotated[int, typer.Option(help="Decides between points of equal value.")] = 0,
 ) -> None:
     """Choose the images or vectors of SOURCE to label next, with or without labels so far.
 
-    OUT gets a line for each: its key, an empty label for you to fill in, and why it was chosen. Filled in, it can be
-    given to --labels.
+    Each gets a line in the table: its key, an empty label for you to fill in, and why it was chosen. Lines that stay
+    empty are ignored.
     """
     from a2lp.labelling import Embedding, suggest_files
 
     how = Embedding(backbone, weights, view, device, on_corrupt, cache)
     with explaining_interruptions(), progress_bar() as progress:
-        task, found = suggest_files(source, labels, out, how, n=n, force=force, seed=seed, progress=progress)
-    for key in task.points.skipped:
-        typer.echo(f"skipped, since it cannot be read: {key}", err=True)
-    _print_suggestions(task, found, out)
+        task, found = suggest_files(
+            source,
+            labels,
+            how,
+            into=into,
+            out=out,
+            sheet=sheet,
+            n=n,
+            force=force,
+            seed=seed,
+            progress=progress,
+        )
+    print_skipped(task)
+    _print_suggestions(task, found)
+    tables = [*labels, *(str(path) for path in (into, out) if path is not None)]
+    if sheet is not None:
+        typer.echo(f"Open {sheet}, type the labels, and save them as {sheet.stem}.csv.")
+        tables = [*tables, f"{sheet.stem}.csv"] if into is None and out is None else tables
+    fill = into or out
+    typer.echo("Next:" if fill is None else f"Next: fill in the column label of {fill}, then")
+    typer.echo(
+        f"    {same_again('classify', source, tables, how)} --out out.csv{' --force' * Path('out.csv').exists()}"
+    )
 
 
-def _print_suggestions(task: Task, found: Suggestion, out: Path) -> None:
+def _print_suggestions(task: Task, found: Suggestion) -> None:
     for row, why in zip(found.rows.tolist(), found.why, strict=True):
         typer.echo(f"{task.keys[row]}\t{why}")
-    count = len(found.rows)
     if found.expected is None:
         typer.echo("There is no forecast of their effect yet: without labels, the number of classes is unknown.")
     else:
         points = f"{100 * found.expected:.1f} points"
-        typer.echo(f"These {count} should raise the accuracy on the rest by about {points}, a rough forecast.")
-    typer.echo(f"Next: fill in the column label of {out}, and add `--labels {out}` to the command.")
+        typer.echo(
+            f"These {len(found.rows)} should raise the accuracy on the rest by about {points}, a rough forecast."
+        )

@@ -39,7 +39,7 @@ class PoolClassifier(GraphClassifier):
     >>> some = y.copy()
     >>> some[100:] = -1
     >>> classifier = PoolClassifier().fit(X, some)
-    >>> bool((classifier.transduction_[100:] == y[100:]).mean() > 0.9)
+    >>> bool((classifier.transduction_[100:] == y[100:]).mean() > 0.85)
     True
     """
 

@@ -24,7 +24,7 @@ from a2lp.checks import listed, shown
 from a2lp.errors import A2LPWarning, InputError
 from a2lp.files import exists, read_text
 from a2lp.labelling.sources import Points
-from a2lp.labelling.tables import EXPECTED, TABLES, Row, read_table, unescaped
+from a2lp.labelling.tables import EXPECTED, TABLES, Row, holds_labels, read_table, unescaped
 
 NDArray = np.ndarray[Any, Any]
 Where = str | Path
@@ -46,11 +46,17 @@ class Task:
         Class names; None where a point has no label.
     key : str
         What the user calls a point: ``path``, ``file``, ``id``, or ``index`` for rows of vectors.
+    how : array (n,) of object
+        How each label was chosen: ``"suggested"``, ``"audit"``, or something else.
+    listed : frozenset of str
+        Keys in the tables, labelled or not.
     """
 
     points: Points
     labels: NDArray
     key: str
+    how: NDArray
+    listed: frozenset[str] = frozenset()
 
     @property
     def keys(self) -> Sequence[Any]:
@@ -65,7 +71,8 @@ class Task:
     def with_points(self, points: Points) -> Task:
         """The task with other points, embedded ones without those that were skipped."""
         row_of = {key: row for row, key in enumerate(self.points.keys)}
-        return replace(self, points=points, labels=self.labels[[row_of[key] for key in points.keys]])
+        rows = [row_of[key] for key in points.keys]
+        return replace(self, points=points, labels=self.labels[rows], how=self.how[rows])
 
 
 def read_labels(where: Where | Sequence[Where], keys: Sequence[str]) -> NDArray:
@@ -117,6 +124,15 @@ def check_classes(labels: NDArray, where: str) -> None:
         raise InputError(f"{where} labels {found}; at least two classes need an example each. Label some more points.")
 
 
+def check_not_labels(out: Where, labels: Sequence[Where]) -> None:
+    """Refuse to write over the user's own labels."""
+    same = any(Path(out).resolve() == Path(where).resolve() for where in labels)
+    if same or (exists(out) and Path(out).is_file() and holds_labels(Path(out))):
+        raise InputError(
+            f"{out} holds your labels and is never replaced, not even with --force. Choose another name for the output."
+        )
+
+
 class _Labels:
     """Labels as they are read, each with the place where it was found."""
 
@@ -125,10 +141,13 @@ class _Labels:
         self.keys = list(points.keys)
         self.paths = None if points.paths is None else list(points.paths)
         self.key = ""
+        self.listed: set[int] = set()
         self._found: dict[int, tuple[str, str]] = {}
+        self._how: dict[int, str] = {}
 
-    def add(self, row: int, label: str, place: str) -> None:
+    def add(self, row: int, label: str, place: str, how: str = "") -> None:
         """Label a point; another label for the same point is refused."""
+        self._how[row] = self._how.get(row) or how
         known, first = self._found.setdefault(row, (label, place))
         if known != label:
             raise InputError(
@@ -138,11 +157,12 @@ class _Labels:
 
     def task(self) -> Task:
         """All points, with the labels that were found."""
-        labels = np.full(len(self.keys), None, dtype=object)
+        labels, how = (np.full(len(self.keys), none, dtype=object) for none in (None, ""))
         for row, (label, _) in self._found.items():
-            labels[row] = label
-        paths = None if self.paths is None else tuple(self.paths)
-        return Task(replace(self.points, keys=tuple(self.keys), paths=paths), labels, self.key or self._usual_key())
+            labels[row], how[row] = label, self._how[row]
+        points = replace(self.points, keys=tuple(self.keys), paths=None if self.paths is None else tuple(self.paths))
+        listed = frozenset(self.keys[row] for row in self.listed)
+        return Task(points, labels, self.key or self._usual_key(), how, listed)
 
     def _usual_key(self) -> str:
         numbered = self.keys == [str(row) for row in range(len(self.keys))]
@@ -155,11 +175,12 @@ def _add_table(found: _Labels, path: Path) -> None:
             f"there is no folder {path}. Give {EXPECTED} with the columns path,label, or a folder that holds a folder "
             "of examples for each class."
         )
-    key, rows, predictions = read_table(path)
+    key, rows, predictions, _ = read_table(path)
     row_of = _by_index(path, rows, len(found.keys)) if key == "index" else _by_key(path, rows, found)
     for row in rows:
+        found.listed.add(row_of[row.key])
         if row.label is not None:
-            found.add(row_of[row.key], row.label, f"{path}, {row.place}")
+            found.add(row_of[row.key], row.label, f"{path}, {row.place}", row.how)
     found.key = found.key or ("path" if key == "index" and found.paths is not None else key)
     if predictions:
         warnings.warn(

@@ -7,20 +7,17 @@ comes from the user is escaped by the template.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
-from a2lp._version import __version__
-from a2lp.errors import MissingExtraError
 from a2lp.files import check_target, write_text
 from a2lp.labelling.classify import Labelled
+from a2lp.labelling.pages import render, require_jinja2
 from a2lp.labelling.report_parts import parts
 
 
 def check_report(path: str | Path, *, force: bool = False) -> None:
     """Refuse at the start what could not be written at the end."""
-    _jinja2()
+    require_jinja2("the report")
     check_target(path, (".html", ".htm"), "the report", force=force)
 
 
@@ -55,15 +52,4 @@ def write_report(
 
 def render_report(result: Labelled, *, title: str, paths: Sequence[Path] | None = None, seed: int = 0) -> str:
     """The page as text; the parameters are those of ``write_report``."""
-    template = (files("a2lp.labelling") / "report.html.jinja").read_text(encoding="utf-8")
-    environment = _jinja2().Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    page: str = environment.from_string(template).render(title=title, version=__version__, **parts(result, paths, seed))
-    return page
-
-
-def _jinja2() -> Any:
-    try:
-        import jinja2
-    except ImportError as error:
-        raise MissingExtraError("the report", "jinja2", "report") from error
-    return jinja2
+    return render("report.html.jinja", title=title, **parts(result, paths, seed))

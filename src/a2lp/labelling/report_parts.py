@@ -5,8 +5,6 @@ Its size is bounded: some hundred points by thumbnail or key, and some thousand 
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from a2lp.cores import map_on_cores
-from a2lp.errors import CorruptImageError
 from a2lp.labelling.classify import Labelled
 from a2lp.labelling.layout import layout
+from a2lp.labelling.pages import thumbnail
 from a2lp.pool.confidence import Assessment
 from a2lp.pool.graph import PoolGraph, from_sparse, neighbour_graph
 from a2lp.pool.solve import PoolAnswer
@@ -143,8 +141,8 @@ class _View:
     def examples(self, rows: Sequence[int], notes: Sequence[str] = ()) -> list[Example]:
         """Some points, with their pictures."""
         pictures = [""] * len(rows)
-        if self.paths is not None:
-            pictures = map_on_cores(_thumbnail, [self.paths[row] for row in rows])
+        if (paths := self.paths) is not None:
+            pictures = map_on_cores(lambda row: thumbnail(paths[row], _SIDE), rows)
         return [
             Example(
                 str(self.keys[row]),
@@ -267,19 +265,3 @@ def _graph_of(answer: PoolAnswer, rows: NDArray) -> PoolGraph:
     if points is not None:  # so few of many are hardly neighbours of each other in the whole graph
         return neighbour_graph(points[rows], min(15, len(rows) - 1))
     return from_sparse(graph.weights[rows][:, rows])
-
-
-def _thumbnail(path: Path) -> str:
-    """A small JPEG as a data: address; nothing where the image cannot be read any more."""
-    from PIL import Image
-
-    from a2lp.images.datasets.decode import decode
-
-    try:
-        image = Image.fromarray(decode(path.read_bytes(), str(path)))
-    except (OSError, CorruptImageError):
-        return ""
-    image.thumbnail((_SIDE, _SIDE))
-    made = io.BytesIO()
-    image.save(made, "JPEG", quality=70)
-    return f"data:image/jpeg;base64,{base64.b64encode(made.getvalue()).decode()}"

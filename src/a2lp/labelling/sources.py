@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +41,14 @@ class Points:
         The images; None for a feature file.
     features : array (n, d) or None
         The vectors; None for images that are not embedded yet.
-    skipped : tuple of str
-        Keys of images that could not be read and were left out.
+    skipped : dict of str to str
+        Images that could not be read and were left out, by key, and why.
     """
 
     keys: tuple[str, ...]
     paths: tuple[Path, ...] | None = None
     features: NDArray | None = None
-    skipped: tuple[str, ...] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         repeated = [key for key, count in Counter(self.keys).items() if count > 1]
@@ -76,7 +76,7 @@ class Embedding:
         What the network sees, ``RESIZE/CROP``; None for its own.
     device : str
         ``"auto"`` is CUDA if available, else the CPU.
-    on_corrupt : {"refuse", "skip"}
+    on_corrupt : {"skip", "refuse"}
         What to do with images that cannot be read.
     cache : Path or None
         Where vectors are kept, so that no image is embedded twice.
@@ -88,7 +88,7 @@ class Embedding:
     weights: Path | None = None
     view: str | None = None
     device: str = "auto"
-    on_corrupt: str = "refuse"
+    on_corrupt: str = "skip"
     cache: Path | None = None
     flip: bool = True
 
@@ -157,10 +157,13 @@ def embed_points(points: Points, how: Embedding, progress: Progress | None = Non
     )
     path_of = dict(zip(points.keys, points.paths, strict=True))
     keys = made.files or ()
-    read = set(keys)
-    skipped = tuple(key for key in points.keys if key not in read)
+    paths = tuple(path_of[key] for key in keys)
     return replace(
-        points, keys=keys, paths=tuple(path_of[key] for key in keys), features=made.features, skipped=skipped
+        points,
+        keys=keys,
+        paths=paths,
+        features=made.features,
+        skipped=dict.fromkeys(made.about["skipped"], "it cannot be read"),
     )
 
 

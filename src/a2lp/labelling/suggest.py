@@ -2,63 +2,115 @@
 
 from __future__ import annotations
 
-import csv
+import hashlib
+import shlex
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from a2lp.checks import require_whole
-from a2lp.files import check_target, replacing, writing
-from a2lp.labelling.labels import Task, Where, read_task
+from a2lp.errors import InputError
+from a2lp.files import check_target, exists, write_text
+from a2lp.labelling.labels import Task, Where, check_not_labels, read_task
+from a2lp.labelling.pages import render, require_jinja2, thumbnail
 from a2lp.labelling.sources import Embedding, Progress, embed_points, find_points
-from a2lp.labelling.tables import escaped
-from a2lp.labelling.tool import check_not_labels
+from a2lp.labelling.tables import append_rows
 from a2lp.pool.session import Pool
 from a2lp.pool.suggest import Suggestion
+
+_SIDE = 320  # pixels of a picture on the sheet
 
 
 def suggest_files(
     source: Where,
-    labels: Where | Sequence[Where],
-    out: Where,
+    labels: Where | Sequence[Where] = (),
     how: Embedding | None = None,
     *,
+    into: Where | None = None,
+    out: Where | None = None,
+    sheet: Where | None = None,
     n: int = 20,
     force: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> tuple[Task, Suggestion]:
-    """Write a table of the points to label next, with an empty column for their labels.
+    """Choose the points to label next, and list them in a table with an empty column for their labels.
 
     What cannot be read or written is refused before anything is computed.
 
     Parameters
     ----------
     source, how, progress
-        As in ``a2lp.labelling.tool.open_task``.
+        As in ``a2lp.labelling.open_task``.
     labels : str, Path or a sequence of them
         Those that exist: as in ``a2lp.labelling.labels.read_task``, but one class, or none, is enough.
-    out : str or Path
-        A .csv file: the point's key, ``label`` (empty) and ``why``.
+    into : str or Path, optional
+        A .csv or .tsv file of labels, which exist already or will: lines are added to it, and nothing in it changes.
+        Its labels are used, too.
+    out : str or Path, optional
+        A .csv file to write: the point's key, ``label`` (empty), ``how`` and ``why``.
+    sheet : str or Path, optional
+        An .html page with pictures of the points and fields to type their labels into.
     n : int
         How many points.
     force : bool
-        Whether an existing file is replaced; one that labels are read from never is.
+        Whether existing files are replaced; one that holds the user's labels never is.
     seed : int
         Decides between points of equal gain.
     """
     require_whole("n", n, 1, "Ask for 20, say.")
-    path = Path(out)
-    check_not_labels(path, labels)
-    check_target(path, (".csv",), "a list of suggestions", force=force)
-    task = read_task(labels, find_points(source), need_choice=False)
+    tables = [labels] if isinstance(labels, str | Path) else list(labels)
+    if into is None and out is None and sheet is None:
+        raise InputError("nothing is written: name a table of labels (into), a new table (out), or a page (sheet).")
+    if into is not None:
+        tables = [*tables, into] if exists(into) else tables
+        check_target(into, (".csv", ".tsv"), "a table of labels", force=True)
+    if out is not None:
+        check_not_labels(out, tables)
+        check_target(out, (".csv",), "a list of suggestions", force=force)
+    if sheet is not None:
+        require_jinja2("the sheet")
+        check_target(sheet, (".html", ".htm"), "the sheet", force=force)
+    task = read_task(tables, find_points(source), need_choice=False)
     task = task.with_points(embed_points(task.points, how or Embedding(), progress))
     report = None if progress is None else partial(progress, "finding neighbours")
     pool = Pool(task.points.features, task.labels, seed=seed, progress=report)
     found = pool.suggest(n)
-    with writing(path), replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow([task.key, "label", "why"])
-        for row, why in zip(found.rows.tolist(), found.why, strict=True):
-            writer.writerow([escaped(task.keys[row]), "", why])
+    if sheet is not None:
+        write_text(Path(sheet), _sheet(task, found, source, tables, Path(sheet)))
+    rows = [(str(task.keys[row]), "suggested", why) for row, why in zip(found.rows.tolist(), found.why, strict=True)]
+    if into is not None:  # lines that were not filled in are there already
+        append_rows(Path(into), task.key, [row for row in rows if row[0] not in task.listed])
+    if out is not None:
+        append_rows(Path(out), task.key, rows, new=True)
     return task, found
+
+
+class _Card(NamedTuple):
+    key: str
+    how: str
+    why: str
+    picture: str
+
+
+def _sheet(task: Task, found: Suggestion, source: Where, tables: Sequence[Where], sheet: Path) -> str:
+    """The page of pictures and fields."""
+    paths = task.points.paths
+    cards = [
+        _Card(str(task.keys[row]), "suggested", why, "" if paths is None else thumbnail(paths[row], _SIDE))
+        for row, why in zip(found.rows.tolist(), found.why, strict=True)
+    ]
+    download = f"{sheet.stem}.csv"
+    options = " ".join(f"--labels {shlex.quote(str(where))}" for where in [*tables, download])
+    values: dict[str, Any] = {
+        "title": str(source),
+        "cards": cards,
+        "audits": any(card.how == "audit" for card in cards),
+        "classes": task.classes,
+        "column": task.key,
+        "download": download,
+        "command": f"a2lp classify {shlex.quote(str(source))} {options} --out out.csv",
+        "store": hashlib.sha256("\n".join(card.key for card in cards).encode()).hexdigest()[:16],
+    }
+    return render("sheet.html.jinja", **values)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from a2lp.checks import listed, shown
-from a2lp.errors import InputError, MissingExtraError
-from a2lp.files import TEXT_BYTES, check_file, reading
+from a2lp.errors import A2LPError, InputError, MissingExtraError
+from a2lp.files import TEXT_BYTES, check_file, exists, reading, replacing, writing
 from a2lp.npz import check_growth
 
 KEYS = ("path", "file", "filename", "image", "id", "index")
@@ -20,15 +20,18 @@ LABELS = ("label", "class", "category")
 TABLES = (".csv", ".tsv", ".parquet")
 EXPECTED = f"a table ({', '.join(TABLES)})"
 _GIVEN = "given"  # a column of the tables that ``a2lp classify`` writes: false for its predictions
+_HOW = "how"  # a column that tells how a point was chosen: one of ``HOW``, or anything
+HOW = ("suggested", "audit")
 _FORMULA = re.compile(r"[=+\-@\t\r]")  # a spreadsheet may run cells that begin so
 
 
 class Row(NamedTuple):
-    """A row of a table: its place in the file, the point's key, and the label, None where there is none."""
+    """A row of a table: its place in the file, the point's key, its label (None: none), and how it was chosen."""
 
     place: str
     key: str
     label: str | None
+    how: str = ""
 
 
 class Table(NamedTuple):
@@ -41,11 +44,14 @@ class Table(NamedTuple):
     rows : list of Row
     predictions : int
         How many labels are predictions of a2lp (``given`` is false); they count as no label.
+    ours : bool
+        Whether a2lp wrote the table: it has a column ``given``.
     """
 
     key: str
     rows: list[Row]
     predictions: int
+    ours: bool
 
 
 def read_table(path: Path) -> Table:
@@ -66,7 +72,63 @@ def read_table(path: Path) -> Table:
                 f"the columns are {listed(names)}; expected one of {listed(LABELS)} and one of {listed(KEYS)}. Name "
                 "them in the first line."
             )
-        return Table(key, *_rows(lines, names.index(key), names.index(label), _place(names, _GIVEN)))
+        cells = [_Cells(place, dict(zip(names, line, strict=False))) for place, line in lines]
+        rows = [row for one in cells if (row := one.row(key, label)) is not None]
+        return Table(key, rows, sum(one.is_prediction(label) for one in cells), _GIVEN in names)
+
+
+def holds_labels(path: Path) -> bool:
+    """Whether a file is a table of labels that a2lp did not write: the user's own work."""
+    try:
+        table = read_table(path)
+    except A2LPError:
+        return False
+    return not table.ours and any(row.label is not None for row in table.rows)
+
+
+def append_rows(path: Path, key: str, rows: Sequence[tuple[str, str, str]], *, new: bool = False) -> None:
+    """Add lines with an empty label to a CSV file; nothing that is in it changes, but for missing columns.
+
+    Parameters
+    ----------
+    path : Path
+        A .csv or .tsv file; it is made if it does not exist.
+    key : str
+        The name of the column of keys, for a new file.
+    rows : sequence of (key, how, why)
+    new : bool
+        Whether to replace a file that exists.
+    """
+    columns, text, encoding, end = [key, "label", _HOW, "why"], "", "utf-8", "\n"
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    if exists(path) and not new:
+        old, encoding = _decoded(path.read_bytes())
+        delimiter, start = _delimiter(old)
+        end = "\r\n" if "\r\n" in old else "\n"
+        first, _, rest = old[start:].partition("\n")
+        header = next(csv.reader([first], delimiter=delimiter))
+        names = [name.strip().lower() for name in header]
+        added = [name for name in columns[2:] if name not in names]
+        columns = names + added
+        text = old[:start] + _line([*header, *added], delimiter, end) + rest
+        text += "" if not rest or text.endswith("\n") else end
+    else:
+        text = _line(columns, delimiter, end)
+    for name, how, why in rows:
+        cells = {next(c for c in columns if c in KEYS): escaped(name), _HOW: how, "why": why}
+        text += _line([cells.get(column, "") for column in columns], delimiter, end)
+    try:
+        data = text.encode(encoding)
+    except UnicodeEncodeError:
+        data = text.encode("utf-8-sig")
+    with writing(path), replacing(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def _line(cells: Sequence[str], delimiter: str, end: str) -> str:
+    made = io.StringIO()
+    csv.writer(made, delimiter=delimiter, lineterminator=end).writerow(cells)
+    return made.getvalue()
 
 
 def escaped(value: Any) -> Any:
@@ -88,66 +150,66 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _place(names: Sequence[str], name: str) -> int | None:
-    return names.index(name) if name in names else None
+class _Cells(NamedTuple):
+    """The cells of a line by column, and the line's place in the file."""
 
+    place: str
+    cells: dict[str, Any]
 
-def _rows(lines: Sequence[tuple[str, Sequence[Any]]], key: int, label: int, given: int | None) -> tuple[list[Row], int]:
-    rows, predictions = [], 0
-    for place, cells in lines:
-        name, value = _text(cells[key]) or "", _text(cells[label])
-        if value == "-1":  # as everywhere in this library, -1 is never a class
+    def text(self, column: str) -> str | None:
+        """A cell as text; None where it is empty."""
+        value = self.cells.get(column)
+        if value is None or value != value:
+            return None
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)  # whole numbers beside an empty cell are floats in many tables
+        return str(value).strip() or None
+
+    def is_prediction(self, label: str) -> bool:
+        """Whether the label is one that a2lp has predicted."""
+        return (self.text(_GIVEN) or "").lower() in ("false", "0") and self.text(label) is not None
+
+    def row(self, key: str, label: str) -> Row | None:
+        """The point and its label; None where the line names no point."""
+        name, value = self.text(key), self.text(label)
+        if value == "-1" or self.is_prediction(label):  # as everywhere in this library, -1 is never a class
             value = None
-        if value is not None and given is not None and (_text(cells[given]) or "").lower() in ("false", "0"):
-            value, predictions = None, predictions + 1
-        if not name and value is not None:
+        if name is None and value is not None:
             raise InputError(
-                f"{place}: the class {shown(value)} has no example there, since the line names no point. Name one, or "
-                "remove the line."
+                f"{self.place}: the class {shown(value)} has no example there, since the line names no point. Name "
+                "one, or remove the line."
             )
-        if name:
-            rows.append(Row(place, name, value))
-    return rows, predictions
+        return None if name is None else Row(self.place, name, value, (self.text(_HOW) or "").lower())
 
 
-def _text(value: Any) -> str | None:
-    """A cell as text; None where it is empty."""
-    if value is None or value != value:
-        return None
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)  # whole numbers beside an empty cell are floats in many tables
-    return str(value).strip() or None
-
-
-def _decoded(data: bytes) -> str:
-    """Text in the encodings that spreadsheets write: UTF-8, UTF-16, or the Windows code page."""
+def _decoded(data: bytes) -> tuple[str, str]:
+    """Text in the encodings that spreadsheets write (UTF-8, UTF-16, or the Windows code page), and the encoding."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return data.decode("utf-16")
+        return data.decode("utf-16"), "utf-16"
     try:
-        return data.decode("utf-8-sig")
+        return data.decode("utf-8-sig"), "utf-8-sig" if data.startswith(codecs.BOM_UTF8) else "utf-8"
     except UnicodeDecodeError:
-        return data.decode("cp1252")
+        return data.decode("cp1252"), "cp1252"
+
+
+def _delimiter(text: str) -> tuple[str, int]:
+    """The delimiter of a CSV file, and where its first line starts: after Excel's ``sep=;``, if that is there."""
+    separator = re.match(r'"?sep=(.)"?\r?\n', text)
+    if separator:
+        return separator[1], separator.end()
+    # spreadsheets write semicolons in half of the world
+    return max(",;\t", key=text.partition("\n")[0].count), 0
 
 
 def _read_csv(path: Path) -> tuple[Sequence[str], list[tuple[str, Sequence[Any]]]]:
-    text = _decoded(path.read_bytes())
-    separator = re.match(r'"?sep=(.)"?\r?\n', text)  # Excel's way to name the separator
-    first = text[separator.end() :].partition("\n")[0] if separator else text.partition("\n")[0]
-    # spreadsheets write semicolons in half of the world
-    delimiter = separator[1] if separator else max(",;\t", key=first.count)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    text, _ = _decoded(path.read_bytes())
+    delimiter, start = _delimiter(text)
+    skipped = text[:start].count("\n")
+    reader = csv.reader(io.StringIO(text[start:], newline=""), delimiter=delimiter, strict=True)
     lines: list[tuple[str, Sequence[Any]]] = [
-        (f"line {reader.line_num}", [unescaped(cell) for cell in cells]) for cells in reader if cells
+        (f"line {skipped + reader.line_num}", [unescaped(cell) for cell in cells]) for cells in reader if cells
     ]
-    lines = lines[1:] if separator else lines
-    names = lines[0][1] if lines else []
-    for place, cells in lines:
-        if len(cells) < len(names):
-            raise InputError(
-                f"{place} has {len(cells)} cells and the first line {len(names)}. Add the missing ones; they may be "
-                "empty."
-            )
-    return names, lines[1:]  # cells beyond the first line's are somebody's notes
+    return (lines[0][1] if lines else []), lines[1:]
 
 
 def _read_parquet(path: Path) -> tuple[Sequence[str], list[tuple[str, Sequence[Any]]]]:
@@ -157,7 +219,7 @@ def _read_parquet(path: Path) -> tuple[Sequence[str], list[tuple[str, Sequence[A
         raise MissingExtraError("reading .parquet files", "pyarrow", "label") from error
     from a2lp.features.parquet_files import claimed_bytes
 
-    used = {*KEYS, *LABELS, _GIVEN}
+    used = {*KEYS, *LABELS, _GIVEN, _HOW}
     with pyarrow.parquet.ParquetFile(path) as file:
         names = [name for name in file.schema_arrow.names if name.lower() in used]
         check_growth(claimed_bytes(file.metadata, set(names)), path.stat().st_size)

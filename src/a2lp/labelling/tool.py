@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +11,7 @@ from a2lp.checks import listed
 from a2lp.errors import InputError
 from a2lp.files import replacing, writing
 from a2lp.labelling.classify import Labelled, check_options, label
-from a2lp.labelling.labels import Task, Where, check_classes, read_task
+from a2lp.labelling.labels import Task, Where, check_classes, check_not_labels, read_task
 from a2lp.labelling.outputs import check_output, write_output
 from a2lp.labelling.report import check_report, render_report
 from a2lp.labelling.sources import Embedding, Progress, embed_points, find_points
@@ -65,7 +64,7 @@ def classify_files(
         As in ``a2lp.label``: ``method``, ``abstain``, ``reject``, ``seed``.
     """
     check_options(**{name: value for name, value in options.items() if name != "seed"})
-    check_not_labels(out, labels)
+    check_not_labels(out, [labels] if isinstance(labels, str | Path) else labels)
     task = read_task(labels, find_points(source))
     root = Path(source) if Path(source).is_dir() else None
     check_output(out, force=force, classes=task.classes, paths=task.points.paths, source=root)
@@ -81,16 +80,6 @@ def classify_files(
             stack.enter_context(replacing(Path(report))).write_text(page, encoding="utf-8")
         write_output(result, out, force=force, link=link, paths=paths, source=root)
     return task, result
-
-
-def check_not_labels(out: Where, labels: Where | Sequence[Where]) -> None:
-    """Refuse to write over the user's own labels."""
-    for where in [labels] if isinstance(labels, str | Path) else labels:
-        if os.path.realpath(out) == os.path.realpath(where):
-            raise InputError(
-                f"{out} holds your labels and is never replaced, not even with --force. Choose another name for the "
-                "output."
-            )
 
 
 def _embedded(task: Task, how: Embedding, progress: Progress | None) -> Task:

@@ -1,0 +1,45 @@
+"""Pages that stand alone: templates, and pictures inside of them."""
+
+from __future__ import annotations
+
+import base64
+import io
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from a2lp._version import __version__
+from a2lp.errors import CorruptImageError, MissingExtraError
+
+
+def require_jinja2(what: str) -> Any:
+    """The package, or an error that names its extra."""
+    try:
+        import jinja2
+    except ImportError as error:
+        raise MissingExtraError(what, "jinja2", "report") from error
+    return jinja2
+
+
+def render(template: str, **values: Any) -> str:
+    """A page from one of the templates in this folder; all values are escaped."""
+    environment = require_jinja2("a page").Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    text = (files("a2lp.labelling") / template).read_text(encoding="utf-8")
+    page: str = environment.from_string(text).render(version=__version__, **values)
+    return page
+
+
+def thumbnail(path: Path, side: int) -> str:
+    """A small JPEG as a data: address; empty where the image cannot be read any more."""
+    from PIL import Image
+
+    from a2lp.images.datasets.decode import decode
+
+    try:
+        image = Image.fromarray(decode(path.read_bytes(), str(path)))
+    except (OSError, CorruptImageError):
+        return ""
+    image.thumbnail((side, side))
+    made = io.BytesIO()
+    image.save(made, "JPEG", quality=70)
+    return f"data:image/jpeg;base64,{base64.b64encode(made.getvalue()).decode()}"
