@@ -1,4 +1,4 @@
-"""What the estimators share: reading X and y, the fitted attributes, answers for fitted and new points."""
+"""What the estimators share: reading X and y, the fitted attributes, predictions for fitted and new points."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from a2lp.tasks.batch import Prediction
 
 
 class Answer(NamedTuple):
-    """What is said about m points."""
+    """Predictions for m points."""
 
     codes: NdArray  # (m,)  positions in classes_
     distributions: NdArray  # (m, c)
@@ -30,7 +30,7 @@ class Answer(NamedTuple):
 
     @classmethod
     def of(cls, prediction: Prediction) -> Answer:
-        """The answer about the queries of a batch of one task, whose labels are codes."""
+        """The prediction for the queries of a batch of one task, whose labels are codes."""
         return cls(prediction.labels[0], prediction.probabilities[0], prediction.reached[0])
 
 
@@ -40,7 +40,7 @@ class TransductiveClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: igno
     Attributes
     ----------
     classes_ : array (c,)
-        The labels there are, sorted.
+        The classes, sorted.
     transduction_ : array (n,)
         Labels of the fitted points; labelled ones keep what they were given.
     label_distributions_ : array (n, c)
@@ -49,9 +49,9 @@ class TransductiveClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: igno
         False for a point that no label reaches: its probabilities are uniform, and its label is the nearest
         labelled point's.
     anchors_ : array (s, d) or (c, d)
-        The labelled points as the method left them, in the order of the rows of X; or the class weights.
+        The labelled points as adapted by the method, in the order of the rows of X; or the class weights.
     n_iter_ : int
-        Steps taken: 1 for a closed form, 0 where nothing was to be done.
+        Steps taken: 1 for a closed form, 0 if all points are labelled.
     X_ : array (n, d)
         The fitted points.
     """
@@ -131,11 +131,11 @@ class TransductiveClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: igno
 
     @abstractmethod
     def _solve(self, method: Method, X: NdArray, codes: NdArray) -> Answer | None:
-        """Set ``anchors_`` and ``n_iter_``, and answer for the rows with code -1; None if there are none."""
+        """Set ``anchors_`` and ``n_iter_``, and predict the rows with code -1; None if there are none."""
 
     @abstractmethod
     def _induce(self, X: NdArray) -> Answer:
-        """Answer for rows that were not fitted."""
+        """Predict rows that were not fitted."""
 
     def _make_method(self, **changes: Any) -> Method:
         """The method with this estimator's parameters; it checks them."""
@@ -145,7 +145,7 @@ class TransductiveClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: igno
     def _read(self, X: Any, *, reset: bool) -> NdArray:
         """Points as a floating array, at prediction of the precision that was fitted."""
         dtype = [np.float64, np.float32] if reset else self.X_.dtype
-        # a copy is fitted: rows are looked up in it later, when the caller may have changed X
+        # a copy: rows are looked up in it later, when the caller may have changed X
         points: NdArray = validate_data(self, X, dtype=dtype, reset=reset, copy=reset)
         return points
 
@@ -181,7 +181,7 @@ def row_keys(X: Any) -> list[bytes]:
 
 
 def preprocess_beside(name: str, new: NdArray, fitted: NdArray, base: Any = None) -> NdArray:
-    """New points (m, d), preprocessed with what the fitted ones (n, d) give: for plc, their mean."""
+    """New points (m, d), preprocessed like the fitted ones (n, d): for plc, with their mean."""
     if name == "plc":
         return np.asarray(plc(new, centre=power_l2(fitted).mean(axis=0)))
     return np.asarray(preprocess(name, new, base))

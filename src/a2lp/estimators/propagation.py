@@ -1,4 +1,4 @@
-"""Estimators that spread labels over the graph of all points."""
+"""Estimators that propagate labels over the graph of all points."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NEW_POINTS = 1024  # new points whose affinities are held at a time
 
 
 class GraphClassifier(TransductiveClassifier):
-    """Spreads labels over the nearest-neighbour graph of the points."""
+    """Propagates labels over the nearest-neighbour graph of the points."""
 
     def _solve(self, method: Any, X: NdArray, codes: NdArray) -> Answer | None:
         labelled = codes >= 0
@@ -49,7 +49,7 @@ class GraphClassifier(TransductiveClassifier):
         return np.asarray(l2(points)) if self.preprocess == "none" else points
 
     def _is_large(self, X: NdArray) -> bool:
-        """Whether the graph of X is to be sparse; engines by name work on dense ones."""
+        """Whether to use a sparse graph; engines given by name work on dense ones."""
         return self.engine == "auto" and len(X) > DENSE_POINTS
 
     def _induce(self, X: NdArray) -> Answer:
@@ -84,7 +84,7 @@ class GraphClassifier(TransductiveClassifier):
         safe = np.where(total > 0, total, 1)
         mean = np.where(total > 0, (weights @ self.label_distributions_) / safe, 1 / c)
         mean = mean.astype(self.X_.dtype)
-        # Far from all labels the distributions are even to rounding, and the fitted labels still differ.
+        # far from all labels the distributions are uniform up to rounding, but the fitted labels still differ
         votes = weights @ np.eye(c, dtype=self.X_.dtype)[np.searchsorted(self.classes_, self.transduction_)]
         rounding = 1 - 8 * np.finfo(mean.dtype).eps
         best = np.where(mean >= rounding * mean.max(axis=1, keepdims=True), votes, -1.0)
@@ -94,10 +94,10 @@ class GraphClassifier(TransductiveClassifier):
 class LabelPropagationClassifier(GraphClassifier):
     """Label propagation on the weighted nearest-neighbour graph of the points.
 
-    A point that was not fitted is answered by induction: it chooses its ``n_neighbors`` nearest fitted
-    points, and its distribution is the mean of theirs, weighted by the affinities [cosine]_+ ** gamma. Where
-    no affinity to a point that a label reaches is positive, the probabilities are uniform, and the label is
-    that of the labelled point with the largest cosine.
+    Points that were not fitted are predicted by induction: the distribution is the mean of those of the ``n_neighbors``
+    nearest fitted points, weighted by the affinities [cosine]_+ ** gamma. If no affinity to a point that a label
+    reaches is positive, the probabilities are uniform, and the label is that of the labelled point with the largest
+    cosine.
 
     Parameters
     ----------
@@ -106,21 +106,20 @@ class LabelPropagationClassifier(GraphClassifier):
     gamma : float
         Power of the cosines.
     alpha : float
-        How far labels travel, from 0 (nowhere) to below 1.
+        How far labels propagate, from 0 (nowhere) to below 1.
     tau : float
         Probabilities are softmax(tau * scores).
-    preprocess : {"l2", "plc", "cl2n", "none"}
-        What is done to the points first; new points are centred as the fitted ones were.
+    preprocess : {"l2", "plc", "cl2n", "whiten", "none"}
+        Preprocessing of the points; new points are centred like the fitted ones.
     base : BaseStatistics, optional
-        What is known of the base classes, for ``cl2n`` and ``whiten``.
+        Statistics of the base classes, for ``cl2n`` and ``whiten``.
     kernel : {"cosine", "precomputed"}
-        ``"precomputed"``: X is a graph of non-negative affinities (n, n), dense or sparse, of which
-        (X + X') / 2 without self-loops is used; of the other parameters only ``alpha`` and ``tau`` count.
-        ``predict`` takes the affinities of m points to the fitted ones, (m, n). There are no coordinates, so
-        there is no ``anchors_``, and a point that no label reaches gets the most frequent label, with a
-        warning.
+        ``"precomputed"``: X is a graph of non-negative affinities (n, n), dense or sparse, of which (X + X') / 2
+        without self-loops is used; of the other parameters only ``alpha`` and ``tau`` have an effect. ``predict`` takes
+        the affinities of m points to the fitted ones, (m, n). Without coordinates there is no ``anchors_``, and a point
+        that no label reaches gets the most frequent label, with a warning.
     engine : str
-        Which engine computes it; see ``a2lp.create("lp")``.
+        See ``a2lp.create("lp")``.
 
     Attributes
     ----------
@@ -203,33 +202,20 @@ class LabelPropagationClassifier(GraphClassifier):
 class A2LPClassifier(GraphClassifier):
     """Label propagation with adapted anchors: labelled points move until propagation labels them well.
 
-    Points that were not fitted are answered as in ``LabelPropagationClassifier``, with the adapted anchors in
-    the place of the labelled points. Without unlabelled points nothing is propagated, and the anchors stay
-    where they are.
+    Points that were not fitted are predicted as by ``LabelPropagationClassifier``, with the adapted anchors instead of
+    the labelled points. Without unlabelled points nothing is propagated or adapted.
 
     Parameters
     ----------
-    n_neighbors : int
-        Neighbours that each point chooses.
-    gamma : float
-        Power of the cosines.
-    alpha : float
-        How far labels travel, from 0 (nowhere) to below 1.
-    tau : float
-        Probabilities are softmax(tau * scores), in the loss too.
+    n_neighbors, gamma, alpha, tau, preprocess, base, engine
+        As for ``LabelPropagationClassifier``; ``tau`` is used in the loss, too.
     steps, lr : int, float
         Steps and learning rate of the adaptation; 0 steps are label propagation.
-    preprocess : {"l2", "plc", "cl2n", "none"}
-        What is done to the points first; new points are centred as the fitted ones were.
-    base : BaseStatistics, optional
-        What is known of the base classes, for ``cl2n`` and ``whiten``.
     numerics : {"exact", "official", "official_cpu"}
         The loss without cancellation, or the float32 arithmetic of the published code on a GPU or on a CPU.
     optimizer : {"adam", "gd"}
     kernel : {"cosine"}
-        A precomputed graph has no coordinates to move; it is refused with a hint.
-    engine : str
-        Which engine computes it; see ``a2lp.create("a2lp")``.
+        A precomputed graph is refused: it has no coordinates to move.
 
     Attributes
     ----------
@@ -278,8 +264,8 @@ class A2LPClassifier(GraphClassifier):
     def _read(self, X: Any, *, reset: bool) -> NdArray:
         if self.kernel == "precomputed":
             raise InputError(
-                "kernel='precomputed' has no coordinates, and A2LP works by moving labelled points: there is "
-                "nothing to move. Use LabelPropagationClassifier(kernel='precomputed'), or coordinates."
+                "kernel='precomputed' has no coordinates, and A2LP works by moving labelled points. Use "
+                "LabelPropagationClassifier(kernel='precomputed'), or coordinates."
             )
         if self.kernel != "cosine":
             raise UnknownNameError("kernel", self.kernel, ("cosine",))
@@ -290,7 +276,7 @@ def _check_size(X: NdArray) -> None:
     n = X.shape[0]
     if n > MAX_DENSE_POINTS:
         raise InputError(
-            f"X has {n:,} points, whose dense graph takes {n * n * X.dtype.itemsize / 1e9:.1f} GB, and its "
-            f"solution a few times that; at most {MAX_DENSE_POINTS:,} points are taken. Take a sparse graph: "
-            "engine='auto' makes one of points, and kernel='precomputed' takes yours."
+            f"X has {n:,} points, whose dense graph takes {n * n * X.dtype.itemsize / 1e9:.1f} GB, and its solution a "
+            f"few times that; at most {MAX_DENSE_POINTS:,} points are allowed. Use a sparse graph: engine='auto' makes "
+            "one from points, and kernel='precomputed' takes yours."
         )

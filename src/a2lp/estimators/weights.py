@@ -1,4 +1,4 @@
-"""Estimators whose answer is a weight vector for each class; unlabelled points do not change it."""
+"""Estimators with a weight vector for each class; unlabelled points do not change it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class _WeightClassifier(TransductiveClassifier):
     def _solve(self, method: Method, X: NdArray, codes: NdArray) -> Answer | None:
         labelled = codes >= 0
         support = X[labelled]
-        # Without unlabelled points the support stands in as queries: they do not change the weights, and
-        # twice the same points have the same mean, which plc subtracts.
+        # Without unlabelled points the support serves as queries: they do not change the weights, and the same points
+        # twice have the same mean, which plc subtracts.
         query = support if labelled.all() else X[~labelled]
         prediction = method.predict(TaskBatch(support[None], codes[labelled][None], query[None]))
         assert prediction.anchors is not None
@@ -41,17 +41,15 @@ class _WeightClassifier(TransductiveClassifier):
 class PrototypicalClassifier(_WeightClassifier):
     """The class of the nearest class mean.
 
-    Unlabelled points do not help, but for ``preprocess="plc"``, where they take part in the centring. New
-    points are compared with the same means.
+    Unlabelled points have no effect, except with ``preprocess="plc"``, where they are part of the centring. New points
+    are compared with the same means.
 
     Parameters
     ----------
     tau : float
         Probabilities are softmax(-tau * squared distance).
-    preprocess : {"l2", "plc", "cl2n", "none"}
-        What is done to the points first.
-    base : BaseStatistics, optional
-        What is known of the base classes, for ``cl2n`` and ``whiten``.
+    preprocess, base
+        As for ``LabelPropagationClassifier``.
 
     Attributes
     ----------
@@ -77,8 +75,8 @@ class PrototypicalClassifier(_WeightClassifier):
 class ImprintingClassifier(_WeightClassifier):
     """Class means, fine-tuned on the labelled points by cross-entropy.
 
-    Unlabelled points do not help, but for ``preprocess="plc"``, where they take part in the centring. New
-    points are compared with the same weights.
+    Unlabelled points have no effect, except with ``preprocess="plc"``, where they are part of the centring. New points
+    are compared with the same weights.
 
     Parameters
     ----------
@@ -86,10 +84,8 @@ class ImprintingClassifier(_WeightClassifier):
         Probabilities are softmax(-tau / 2 * squared distance).
     steps, lr : int, float
         Steps and learning rate of Adam.
-    preprocess : {"l2", "plc", "cl2n", "none"}
-        What is done to the points first.
-    base : BaseStatistics, optional
-        What is known of the base classes, for ``cl2n`` and ``whiten``.
+    preprocess, base
+        As for ``LabelPropagationClassifier``.
 
     Attributes
     ----------

@@ -1,7 +1,6 @@
 """One large task: all points of a pool, a few of them labelled, on a sparse graph.
 
-``graph`` makes the graph and ``neighbours`` finds who is near whom, ``whiten`` brings the points into a space where
-near means more, ``propagate`` spreads labels, ``adapt`` moves the labelled points as A2LP does. ``solve`` labels a
-pool by one of the ``methods``, ``confidence`` says how far to believe it, ``open_set`` which points may belong to no
-class.
+``session.Pool`` is the entry. ``neighbours``, ``graph`` and ``whiten`` prepare the points; ``propagate`` and ``adapt``
+spread labels on the graph; ``methods`` and ``solve`` label a pool; ``confidence``, ``open_set`` and ``suggest`` judge
+the result and choose the next points to label.
 """

@@ -4,7 +4,7 @@ A list of neighbours is a row of similarities and one of indices, best first, of
 unused end holds ``TINY`` and ``NOBODY``. Since that order is total, a list does not depend on the order in which
 candidates came.
 
-No sum is reassociated here, and sums over points run per class: a class's answer depends neither on the other
+No sum is reassociated here, and sums over points run per class: the result for a class depends neither on the other
 classes nor on the number of cores.
 """
 
@@ -17,12 +17,12 @@ from a2lp.kernels.compiler import compiled
 NOBODY = np.int32(2**31 - 1)
 TINY = np.float32(1e-37)  # a similarity must be larger to count
 _exact = compiled(fastmath=False, _nrt=True)
-_CHUNK = 64  # similarities that are looked at together; most chunks hold none that is large enough
+_CHUNK = 64  # similarities that are checked together; most chunks hold none that is large enough
 
 
 @_exact
 def _insert(sims, indices, value, index):
-    """Put a candidate in its place; the last of the list falls out."""
+    """Insert a candidate in order; the last of the list is dropped."""
     place = len(sims) - 1
     if value == sims[place] and index > indices[place]:
         return
@@ -36,7 +36,7 @@ def _insert(sims, indices, value, index):
 
 @_exact
 def merge_rows(block, first, sims, indices):
-    """Offer the similarities (r, m) of r lists to m points, the first of which has index ``first``."""
+    """Update r lists with similarities (r, m) to m points, the first of which has index ``first``."""
     rows, columns = block.shape
     last = sims.shape[1] - 1
     for i in range(rows):
@@ -54,7 +54,7 @@ def merge_rows(block, first, sims, indices):
 
 @_exact
 def merge_columns(block, first, sims, indices):
-    """Offer the similarities (m, r) of m points, the first of which has index ``first``, to r lists."""
+    """Update r lists with similarities (m, r) to m points, the first of which has index ``first``."""
     rows, columns = block.shape
     last = sims.shape[1] - 1
     worst = sims[:, last].copy()
@@ -73,7 +73,7 @@ def merge_columns(block, first, sims, indices):
 
 @_exact
 def choose(sims, indices, k, slack, chosen):
-    """The k neighbours of each list, as ``chosen`` (n, length); and which lists ended among ties (n,).
+    """The k neighbours of each list, as ``chosen`` (n, length); and which lists end in a tie (n,).
 
     As in ``a2lp.graph.neighbours``: similarities within ``slack`` of the k-th are equal, and of these the lower
     indices are taken.
@@ -154,7 +154,7 @@ def conjugate_gradients(indptr, indices, data, alpha, z, r, squares, enough, lim
                 mp[i, q] = value
                 curvature[q] += p[i, q] * value
         for q in range(w):
-            # a column that is done stands still
+            # a column that is done does not change
             step[q] = squares[q] / curvature[q] if squares[q] > enough[q] and curvature[q] > 0 else 0.0
             before[q] = squares[q]
             if step[q] > 0:

@@ -1,8 +1,8 @@
 """A2LP's adapted anchors on the sparse graph of a pool.
 
-The closed-form gradient of ``engines.reference``, with conjugate gradients in the place of a factor. Who is near whom
-among points that do not move is found once; in each step the anchors are offered to everybody's list, and every list
-to theirs. Z and its adjoint begin where the step before ended.
+The closed-form gradient of ``engines.reference``, with conjugate gradients instead of a factorisation. Neighbours among
+the points that do not move are found once; each step adds the anchors to the lists of all points, and all points to
+theirs. Z and its adjoint start from the step before.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _EDGES = 1 << 14  # edges whose vectors are held at a time
 
 
 class Adapted(NamedTuple):
-    """What the adaptation found.
+    """The result of the adaptation.
 
     Attributes
     ----------
     Z : array (n, c)
         Manifold similarities (eq. 5) of all points, in the caller's order.
     anchors : array (s, d)
-        The labelled points as ``Z`` was computed from, in the order of their rows.
+        The labelled points that ``Z`` was computed from, in the order of their rows.
     losses : array (steps,)
         The loss before each step.
     graph : PoolGraph
@@ -48,9 +48,9 @@ class Adapted(NamedTuple):
 
 
 class _Points(NamedTuple):
-    """The pool with its anchors first, as the engines have it, and what no step changes."""
+    """The pool with its anchors first, as in the engines, and what no step changes."""
 
-    v: NdArray  # (n, d)  unit rows; the first s are where the anchors are now
+    v: NdArray  # (n, d)  unit rows; the first s are the anchors as they are now
     rest: Lists  # (n - s, k + SPARE)  neighbours among the points that stay, as positions in v
     labels: NdArray  # (n, c)  eq. 4
     s: int
@@ -73,7 +73,7 @@ def adapt(
     tolerance : float
         Relative residual of Z and of its adjoint.
     progress : callable, optional
-        Called with the steps done, and of how many.
+        Called with the steps done and their total.
     """
     x = check_points(x)
     codes = _check_codes(codes, len(x))
@@ -106,7 +106,7 @@ def adapt(
         gradient = _gradient(points, graph, z, adjoint, dz, settings)
         if settings.renormalize:
             gradient = gradient - (gradient * points.v[:s]).sum(axis=1, keepdims=True) * points.v[:s]
-        with np.errstate(over="ignore", invalid="ignore"):  # said in words below
+        with np.errstate(over="ignore", invalid="ignore"):  # checked below
             state, move = optimizer.update(state, gradient)
             points.v[:s] += move
         _check_range(points.v[:s], settings)
@@ -149,7 +149,7 @@ def _arrange(x: NdArray, codes: NdArray, order: NdArray, k: int) -> _Points:
 
 
 def _step_graph(points: _Points, gamma: float) -> PoolGraph:
-    """Eq. 1 for the anchors where they are now."""
+    """Eq. 1 for the current anchors."""
     from a2lp.pool import _kernels as kernels
 
     v, s = points.v, points.s
@@ -199,6 +199,4 @@ def _gradient(
 
 def _check_range(anchors: NdArray, settings: Settings) -> None:
     if not np.isfinite(anchors).all():
-        raise InputError(
-            f"lr={settings.lr} drives the anchors out of the range of {anchors.dtype}. Take a smaller one."
-        )
+        raise InputError(f"lr={settings.lr} drives the anchors out of the range of {anchors.dtype}. Use a smaller one.")

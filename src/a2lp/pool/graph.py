@@ -1,4 +1,4 @@
-"""The graph of a pool (eq. 1-3), sparse: from its points, from neighbours, or from a matrix of the caller's."""
+"""The sparse graph of a pool (eq. 1-3): from its points, from neighbours, or from a matrix of affinities."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class PoolGraph:
     @cached_property
     def normalised(self) -> Sparse:
         """S = D^-1/2 W D^-1/2 of eq. 2 (n, n)."""
-        # A caller's weights have any scale, so nothing is added to the degrees; an isolated point has a row of zeros.
+        # weights may have any scale, so nothing is added to the degrees; the row of an isolated point is zero
         scale = np.divide(1.0, np.sqrt(self.degree), out=np.zeros(self.n), where=self.degree > 0)
         w = self.weights
         data = w.data * np.repeat(scale, np.diff(w.indptr)) * scale[w.indices]
@@ -76,17 +76,17 @@ def neighbour_graph(
     gamma : float
         Power of the cosines.
     method : {"auto", "exact", "faiss"}
-        How neighbours are found. FAISS misses some per cent of them and is faster beyond 100,000 points; ``"auto"``
-        takes it there if it is installed.
+        How neighbours are found. FAISS misses a few percent of them and is faster for more than 100,000 points, where
+        ``"auto"`` uses it if it is installed.
     memory_limit : int, optional
         Bytes; a pool that needs more by ``estimate_memory`` is refused before anything is computed.
     progress : callable, optional
-        Called with what is done, and of how much.
+        Called with the amount done and the total.
 
     Returns
     -------
     PoolGraph
-        In float64 where the points are, else in float32.
+        In float64 if the points are, else in float32.
     """
     x = check_points(x)
     n, d = x.shape
@@ -96,7 +96,7 @@ def neighbour_graph(
     if memory_limit is not None and (needed := estimate_memory(n, d, k, method=method)) > memory_limit:
         raise InputError(
             f"the graph of {n:,} points of {d} dimensions with {k} neighbours takes about {needed / 2**30:.2g} GiB, "
-            f"and memory_limit allows {memory_limit / 2**30:.2g} GiB. Take fewer neighbours or points, or a higher "
+            f"and memory_limit allows {memory_limit / 2**30:.2g} GiB. Use fewer neighbours or points, or a higher "
             "limit."
         )
     lists = search(x, min(k + SPARE, n - 1), method, progress)
@@ -108,15 +108,15 @@ def neighbour_graph(
 
 
 def from_distances(indices: Any, similarities: Any, gamma: float = 3) -> PoolGraph:
-    """The graph of neighbours that the caller has found.
+    """The graph of given neighbours.
 
     Parameters
     ----------
     indices : array (n, k)
-        Each point's neighbours; -1 for none. A point that names itself is no neighbour of its own.
+        Each point's neighbours; -1 for none. The point itself is ignored.
     similarities : array (n, k)
-        Their cosines; those below 0 count as 0. Euclidean distances between unit vectors are cosines by
-        ``1 - distance**2 / 2``, cosine distances by ``1 - distance``.
+        Their cosines; those below 0 count as 0. The cosine of unit vectors is ``1 - distance**2 / 2`` for Euclidean
+        distances, ``1 - distance`` for cosine distances.
     gamma : float
         Power of the similarities.
     """
@@ -165,7 +165,7 @@ def from_sparse(weights: Any) -> PoolGraph:
 
 
 def from_chosen(lists: Lists, chosen: NdArray, gamma: float) -> PoolGraph:
-    """The graph W = (A + A') / 2 of lists of neighbours and which places of them were chosen (n, length)."""
+    """The graph W = (A + A') / 2 of lists of neighbours, of which some places were chosen (n, length)."""
     n = len(chosen)
     starts = np.concatenate([[0], np.cumsum(chosen.sum(axis=1))])
     starts = starts.astype(np.int32 if 2 * starts[-1] < 2**31 else np.int64)  # W has at most twice the entries of A
@@ -175,22 +175,22 @@ def from_chosen(lists: Lists, chosen: NdArray, gamma: float) -> PoolGraph:
 
 
 def estimate_memory(n: int, d: int, k: int = 20, c: int = 0, *, method: str = "auto") -> int:
-    """About how many bytes the graph and the propagation of c classes take at their peak, beside the points."""
+    """About how many bytes the graph and the propagation of c classes need at their peak, beside the points."""
     n_cores = cores.count()
     index_bytes = n * (4 * d + 8) if pick_method(method, n) == "faiss" else 0
     search_bytes = n * (k + SPARE) * 8 + n_cores * (2 * 2048 * d + 2048 * 2048) * 4
-    graph_bytes = n * k * 100  # A, A', their sum and scipy's copies: what a run of 100,000 points was seen to take
-    solve_bytes = n * 8 * (c + 6 * min(c, 16 * n_cores))  # Z, and what each core holds of its classes
+    graph_bytes = n * k * 100  # A, A', their sum and SciPy's copies, as measured with 100,000 points
+    solve_bytes = n * 8 * (c + 6 * min(c, 16 * n_cores))  # Z, and the working arrays of each core
     return search_bytes + max(index_bytes, graph_bytes, graph_bytes // 3 + solve_bytes)
 
 
 def check_gamma(gamma: float) -> None:
-    """Refuse what is no power of the cosines."""
+    """Refuse a power of the cosines that is not positive."""
     require_number("gamma", gamma, "positive", lambda v: v > 0, "The paper uses 3.")
 
 
 def usable_k(n_neighbors: int, n: int) -> int:
-    """The number of neighbours that n points can have, with a warning where it is not the one asked for."""
+    """The number of neighbours, at most n - 1, with a warning if that is less than requested."""
     require_whole("n_neighbors", n_neighbors, 1, "The paper uses 20.")
     if n < 2:
         raise InputError("a graph needs at least two points; there is one. Add points.")
@@ -205,9 +205,9 @@ def usable_k(n_neighbors: int, n: int) -> int:
 
 
 def _with_all_ties(x: NdArray, lists: Lists, chosen: NdArray, rows: NdArray, k: int) -> tuple[Lists, NdArray]:
-    """Lists whose ties were cut off, chosen anew from all points."""
+    """The lists, with those that ended in a tie chosen again from all points."""
     for row, found in zip(rows, search_rows(x, rows, k), strict=True):
-        kth = lists.similarities[row, k - 1]  # all that are new are tied with it
+        kth = lists.similarities[row, k - 1]  # all new ones are tied with it
         known = dict(zip(lists.indices[row].tolist(), lists.similarities[row].tolist(), strict=True))
         lists.indices[row, : len(found)] = found
         lists.similarities[row, : len(found)] = [known.get(index, kth) for index in found.tolist()]

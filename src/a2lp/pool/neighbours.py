@@ -1,7 +1,7 @@
 """The nearest neighbours of all points: exactly, tile by tile on all cores, or with FAISS.
 
-Points are unit rows in float32 (float64 where such come in), made of the caller's array a tile at a time: it may be
-float16, or a memory map that is larger than memory.
+Unit vectors in float32 (float64 for float64 points) are made from the caller's array a tile at a time, so the array may
+be a memory map in float16 that is larger than memory.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from a2lp.graph import neighbours, tie_slack
 from a2lp.preprocess import l2
 
 NdArray = np.ndarray[Any, Any]
-Progress = Callable[[int, int], object]  # told what is done, and of how much
+Progress = Callable[[int, int], object]  # called with the amount done and the total
 
 METHODS = ("auto", "exact", "faiss")
 SPARE = 8  # neighbours beyond the k-th that a list keeps, since several may be tied with it
 _EXACT = 100_000  # points up to which comparing all pairs takes hardly longer than FAISS: a minute on two cores
 _TILE = 2048  # two tiles and their product are 24 MB at 512 dimensions, and the product runs at full speed
-_PROBES = 32  # cells of the inverted file that FAISS looks into for a point
+_PROBES = 32  # cells of the inverted file that FAISS searches for a point
 
 
 class Lists(NamedTuple):
-    """For each point the nearest others, best first; unused places hold ``_kernels.NOBODY``."""
+    """The nearest other points of each point, best first; unused places hold ``_kernels.NOBODY``."""
 
     similarities: NdArray  # (n, length)
     indices: NdArray  # (n, length) int32
@@ -46,7 +46,7 @@ class Lists(NamedTuple):
         return cls(np.full((n, length), least, dtype), np.full((n, length), kernels.NOBODY, np.int32))
 
     def choose(self, k: int) -> tuple[NdArray, NdArray]:
-        """Which places are the k neighbours (n, length), ties as in ``a2lp.graph``; and whose ties were cut (n,)."""
+        """Which places are the k neighbours (n, length), ties as in ``a2lp.graph``; which lists end in a tie (n,)."""
         from a2lp.pool import _kernels as kernels
 
         chosen = np.zeros(self.indices.shape, bool)
@@ -59,7 +59,7 @@ class Lists(NamedTuple):
 
 
 def check_points(x: Any, name: str = "x") -> NdArray:
-    """The caller's points as an array (n, d), not yet read where it is a memory map."""
+    """The caller's points as an array (n, d); a memory map is not read yet."""
     points = to_numpy(x)
     if points.ndim != 2 or 0 in points.shape:
         raise ShapeError(
@@ -73,7 +73,7 @@ def check_points(x: Any, name: str = "x") -> NdArray:
 
 
 def unit_rows(x: NdArray, rows: Any = slice(None)) -> NdArray:
-    """Some rows of the caller's points, at unit length: float64 stays, everything else becomes float32."""
+    """Some rows of the caller's points at unit length, in float64 if they are, else in float32."""
     part = np.ascontiguousarray(x[rows], dtype=np.float64 if x.dtype == np.float64 else np.float32)
     if not np.isfinite(part).all():
         row = int(np.argmin(np.isfinite(part).all(axis=1)))
@@ -119,7 +119,7 @@ def search(x: NdArray, length: int, method: str = "exact", progress: Progress | 
 
 
 def search_rows(x: NdArray, rows: NdArray, k: int) -> list[NdArray]:
-    """Exactly the k neighbours of some rows, however many are tied: all of a row's cosines at once."""
+    """The exact k neighbours of some rows, however many are tied, from all cosines of a row."""
 
     def one(part: slice) -> list[NdArray]:
         mine = rows[part]
@@ -133,12 +133,12 @@ def search_rows(x: NdArray, rows: NdArray, k: int) -> list[NdArray]:
 
 
 def _tile(n: int) -> int:
-    """Rows of a tile: small pools in some dozen tiles, so that all cores have work."""
+    """Rows of a tile; small pools have at least a dozen tiles, so that all cores have work."""
     return int(np.clip(math.ceil(n / 16), 128, _TILE))
 
 
 def _search_exact(x: NdArray, length: int, progress: Progress) -> Lists:
-    """All pairs of tiles, each pair once: its product serves the lists of both."""
+    """All pairs of tiles, each pair once: its product updates the lists of both."""
     from a2lp.pool import _kernels as kernels
 
     tiles = list(chunks(len(x), _tile(len(x))))
@@ -170,7 +170,7 @@ def _search_exact(x: NdArray, length: int, progress: Progress) -> Lists:
 
 
 def _search_faiss(x: NdArray, length: int, progress: Progress) -> Lists:
-    """An inverted file: points are sorted into cells by k-means, and those of the nearest cells are compared."""
+    """An inverted file: k-means sorts points into cells, and a point is compared with those of the nearest cells."""
     try:
         import faiss
     except ImportError as error:

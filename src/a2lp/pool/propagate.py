@@ -51,15 +51,11 @@ def propagate(
     Y : array (n, c)
         What is spread: one-hot rows of labelled points, or any numbers. float32 stays, all else becomes float64.
     alpha : float
-        How far labels travel, from 0 (nowhere) to below 1.
+        How far labels propagate, from 0 (nowhere) to below 1.
     tolerance : float
-        The relative residual of each column is at most this, or an error says that it cannot be.
+        The relative residual of each column is at most this; an error is raised if that cannot be reached.
     start : array (n, c), optional
-        An earlier Z, of similar Y: columns that did not change cost one look.
-
-    Returns
-    -------
-    Propagated
+        The solution for a similar Y: columns that did not change cost one product.
     """
     y = _matrix("Y", Y, graph.n)
     require_number("alpha", alpha, "at least 0 and below 1", lambda v: 0 <= v < 1, "The paper uses 0.8.")
