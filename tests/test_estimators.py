@@ -429,7 +429,7 @@ def test_feature_names_are_kept() -> None:
         (
             A2LPClassifier(kernel="precomputed"),
             np.eye(4),
-            "nothing to move. Use LabelPropagationClassifier",
+            "moving labelled points. Use LabelPropagationClassifier",
         ),
         (A2LPClassifier(kernel="rbf"), np.eye(4), "unknown kernel 'rbf'"),
         (LabelPropagationClassifier(kernel="knn"), np.eye(4), "unknown kernel 'knn'"),
