@@ -37,6 +37,7 @@ from a2lp.methods.base import Method
 
 PUBLIC = ROOT / "benchmarks" / "public_code.json"
 PAGE = ROOT / "docs" / "field.md"
+README = ROOT / "README.md"
 FIGURE = "field.svg"  # in docs/assets, and README's picture
 WEIGHTS = ROOT / "trained" / "meta"  # heads for the network of the bundled CUB features
 PARTS = ("accuracy", "times", "public")
@@ -175,6 +176,18 @@ def table_of_accuracies(found: dict[str, Any], name: str) -> str:
     return "\n\n".join(filter(None, parts))
 
 
+def readme(text: str, record: Record) -> str:
+    """README with its small table: the methods of the paper on balanced tasks of the bundled CUB features."""
+    found = record.named("accuracy")
+    keys = ["cub balanced 1-shot", "cub balanced 5-shot"]
+    rows = []
+    for name in ("prototypical", "imprinting", "lp", "a2lp"):
+        if name in found:
+            cells = [shown(found[name]["cells"][key]) for key in keys]
+            rows.append([f"**{name}**", *(f"**{cell}**" for cell in cells)] if name == "a2lp" else [name, *cells])
+    return fill(text, "field", {"bench": table(["accuracy, %", "1-shot", "5-shot"], rows)})
+
+
 def table_beside_public_code(ours: dict[str, Any], public: dict[str, Any]) -> str:
     """Ours on the tasks that public code was run on; in brackets the difference to it."""
     heads = ["earlier CUB features", *(f"{sampler}, {n_shot}-shot" for sampler, n_shot in CELLS)]
@@ -245,6 +258,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="the folder of the tasks that public code was run on")
     parser.add_argument("--records", type=Path, default=RECORDS)
     parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--readme", type=Path, default=README)
     args = parser.parse_args()
     record = Record(args.records / "field.json", "every method on tasks of the repository's features")
     beside = Record(args.records / "public_code.json", "our methods on the tasks that public code was run on")
@@ -258,6 +272,7 @@ def main() -> None:
             for _ in measure(record, beside, args):
                 pass
     write_text(args.page, page(args.page.read_text(encoding="utf-8"), record, beside))
+    write_text(args.readme, readme(args.readme.read_text(encoding="utf-8"), record))
     write_text(args.page.parent / "assets" / FIGURE, figure(record.named("accuracy"), record.named("times")))
 
 

@@ -41,6 +41,11 @@ def test_docs_field() -> None:
     assert script("field").page(text, saved("field"), saved("public_code")) == text, "run benchmarks/field.py"
 
 
+def test_readme() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert script("field").readme(text, saved("field")) == text, "run benchmarks/field.py"
+
+
 def test_docs_a2lp_em() -> None:
     text, tables = read("a2lp_em.md"), script("em_tables")
     assert tables.page(text, saved("em_study")) == text, "run benchmarks/em_study.py"
@@ -171,7 +176,9 @@ def small(tmp_path: Path, monkeypatch: Any) -> Path:
 def test_a_small_run_of_the_field_fills_its_page(small: Path, monkeypatch: Any) -> None:
     field = script("field")
     args = ["--measure", "--tasks", "3", "--methods", "prototypical,simple_shot,sib"]
-    monkeypatch.setattr(sys, "argv", ["field.py", *args, "--records", str(small), "--page", str(small / "field.md")])
+    (small / "README.md").write_text("<!-- field bench -->\n<!-- end -->\n")
+    files = ["--records", str(small), "--page", str(small / "field.md"), "--readme", str(small / "README.md")]
+    monkeypatch.setattr(sys, "argv", ["field.py", *args, *files])
     field.main()
     parts = json.loads((small / "field.json").read_text())["parts"]
     assert sorted(parts) == sorted(f"{kind} {m}" for kind in ("accuracy", "times") for m in args[-1].split(","))
