@@ -1,10 +1,10 @@
-"""Label a folder of images from a few labels.
+"""Predict the labels of a folder of images from a few labelled ones.
 
-    python examples/label_images.py                          # makes a small folder of its own
+    python examples/label_images.py                          # on generated images
     python examples/label_images.py photos labels.csv out.csv
 
-``labels.csv`` has the columns path,label, with a handful of lines for each class. Needs the extra ``images``; nothing
-is downloaded. ``a2lp classify photos --labels labels.csv --out out.csv`` does the same.
+``labels.csv`` has the columns path,label, with a few lines for each class. Needs the extra ``images``; nothing is
+downloaded. ``a2lp classify photos --labels labels.csv --out out.csv`` does the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SHAPES = ("circle", "square", "triangle")
 
 
 def draw(shape: str, rng: np.random.Generator):
-    """A grey-to-coloured shape somewhere on a noisy background."""
+    """Draw a coloured shape at a random position on a noisy background."""
     from PIL import Image, ImageDraw
 
     size = 160
@@ -40,7 +40,7 @@ def draw(shape: str, rng: np.random.Generator):
 
 
 def make_folder(folder: Path, n: int = 60, n_labelled: int = 4) -> Path:
-    """Write n images, 000.png to ..., and labels for the first few of each class."""
+    """Write n images, named 000.png and so on, and labels for the first few of each class."""
     rng = np.random.default_rng(0)
     (folder / "photos").mkdir()
     lines = ["path,label"]

@@ -1,9 +1,9 @@
-"""Label texts from a few labels: any embedding will do, here scikit-learn's TF-IDF and SVD.
+"""Predict the labels of texts from a few labelled ones, with embeddings from scikit-learn's TF-IDF and SVD.
 
     python examples/label_text.py
 
-The corpus is made up on the spot: short notes to a help desk, in four kinds, with many words in common. With a
-sentence encoder of your choice, ``embed`` becomes one line and the answers become better; the rest stays as it is.
+The corpus is synthetic: short messages to a help desk, of four kinds, with many words in common. To use a sentence
+encoder instead, which gives better embeddings of real texts, replace the function ``embed``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COMMON = "hello please I my the your team again order today week still need help
 
 
 def make_corpus(n: int, rng: np.random.Generator) -> tuple[list[str], list[str]]:
-    """n notes, and of which kind each is."""
+    """Generate n notes and the kind of each."""
     kinds = [str(kind) for kind in rng.choice(list(WORDS), n)]
     notes = []
     for kind in kinds:
@@ -39,14 +39,14 @@ def make_corpus(n: int, rng: np.random.Generator) -> tuple[list[str], list[str]]
 
 
 def embed(notes: list[str]) -> np.ndarray:
-    """A vector of 50 numbers for each note."""
+    """Compute an embedding of 50 dimensions for each note."""
     return TruncatedSVD(50, random_state=0).fit_transform(TfidfVectorizer(sublinear_tf=True).fit_transform(notes))
 
 
 def main() -> None:
     rng = np.random.default_rng(0)
     notes, kinds = make_corpus(800, rng)
-    labels = [kind if i < 40 else None for i, kind in enumerate(kinds)]  # the first forty were read by somebody
+    labels = [kind if i < 40 else None for i, kind in enumerate(kinds)]  # the first 40 are labelled
 
     result = a2lp.label(embed(notes), labels)
 
@@ -58,7 +58,7 @@ def main() -> None:
     print("the least confident:")
     for row in sorted(result.rows(), key=lambda row: row["confidence"])[:3]:
         print(f"  {row['label']} {row['confidence']:.2f}, or {row['second']}: {notes[row['index']]}")
-    # pandas.DataFrame(result.table) is the whole answer as a data frame
+    # pandas.DataFrame(result.table) has all predictions as a data frame
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """Nearest shots: k-nearest-neighbour voting after Cover and Hart, "Nearest neighbor pattern classification", 1967.
 
-A query belongs to the class whose ``k`` nearest support vectors are nearest to it on the mean. Inductive: queries do
-not help each other. Assumes nothing about how many queries a class has, and uses no base data. Where a class has fewer
-than ``k`` shots, all of its shots count: classes with many shots have no more votes than others.
+A query is assigned to the class whose ``k`` nearest support vectors have the smallest mean squared distance to it. The
+method is inductive: queries are classified independently. It assumes nothing about the number of queries per class, and
+uses no base data. If a class has fewer than ``k`` shots, all of them are used, so classes with many shots have no
+advantage.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from a2lp.methods.base import Outcome, Points, scored
 
 @dataclass(frozen=True, kw_only=True)
 class NearestShot(Method):
-    """Mean squared distance to the nearest shots of each class; scores are minus that.
+    """Nearest shots of each class; scores are minus the mean squared distance to them.
 
     Parameters
     ----------
     k : int
-        How many shots of a class count.
+        Number of nearest shots of each class.
     """
 
     k: int = whole(3, 1, "1 is the nearest neighbour; from the number of shots on, all shots count.")
@@ -34,7 +35,7 @@ class NearestShot(Method):
         apart = sizes - 2 * (query @ xp.matrix_transpose(shots))  # (b, q, s)
         own = points.labels  # (b, s, c)
         counts = xp.sum(own, axis=1)  # (b, c)
-        # shots of other classes go behind all others: farther away than any distance there is
+        # shots of other classes are sorted last: their distance is set above the largest one
         far = 1 + xp.max(apart, axis=(1, 2), keepdims=True)[..., None]  # (b, 1, 1, 1)
         mine = xp.matrix_transpose(own)[:, None, :, :] > 0  # (b, 1, c, s)
         ordered = xp.sort(xp.where(mine, apart[:, :, None, :], far), axis=-1)[..., : self.k]  # (b, q, c, k)

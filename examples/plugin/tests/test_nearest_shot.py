@@ -1,4 +1,4 @@
-"""The suite of every method, the entry point, and the numbers against scikit-learn."""
+"""The checks of a2lp.testing, the entry point, and a comparison with scikit-learn."""
 
 import numpy as np
 import pytest
