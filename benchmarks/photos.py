@@ -1,0 +1,176 @@
+"""Photographs of birds, labelled from few labels: README's first figures.
+
+    .venv/bin/python benchmarks/photos.py --measure --pack cub_val_test.npz   # embeds 5,903 images; then README
+    .venv/bin/python benchmarks/photos.py                                     # README from the record
+
+The images are those of CUB's 50 test classes, embedded by the default backbone of ``a2lp classify``, which was trained
+on ImageNet. Labels are suggested ten at a time (``a2lp suggest``) or drawn at random; the classifiers are ``auto``, the
+default of ``a2lp classify``, and scikit-learn's logistic regression on the same vectors at unit length, with the C that
+is best on validation classes. Accuracy is on the images without a label. Species are drawn anew for each seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import subprocess
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from sklearn.linear_model import LogisticRegression
+from study import RECORDS, ROOT, Record, fill
+
+import a2lp
+from a2lp.files import write_text
+from a2lp.preprocess import l2
+
+RECORD = RECORDS / "photos.json"
+README = ROOT / "README.md"
+FIGURE = "photos.svg"  # in docs/assets
+CLASSES = (10, 50)
+COUNTS = (10, 20, 30, 40, 50, 75, 100, 150, 200, 250)
+SEEDS = 5
+HEADLINE = (10, 30)  # species, labels
+GREY = "#808080"
+LINES = {"suggested": "#0072B2", "random": "#56B4E9", "logistic regression, random": "#D55E00"}
+Array = np.ndarray[Any, Any]
+
+
+def embedded(pack: Path, split: str, folder: Path) -> tuple[Array, Array]:
+    """Vectors of the images of a split, and their classes."""
+    out = folder / f"{split}.npz"
+    command = [
+        sys.executable,
+        "-m",
+        "a2lp",
+        "embed",
+        str(pack),
+        "--dataset",
+        "cub",
+        "--split",
+        split,
+        "--out",
+        str(out),
+    ]
+    subprocess.run(command, check=True)
+    data = a2lp.load(out)
+    return data.features.astype(np.float32), np.unique(data.labels, return_inverse=True)[1]
+
+
+def draw(x: Array, truth: Array, n_classes: int, seed: int) -> tuple[Array, Array, Array]:
+    """The images of some species, their classes, and an order in which labels are drawn at random."""
+    rng = np.random.default_rng([seed, n_classes])
+    rows = np.flatnonzero(np.isin(truth, rng.choice(truth.max() + 1, n_classes, replace=False)))
+    return x[rows], truth[rows], rng.permutation(len(rows))
+
+
+def regression(x: Array, truth: Array, order: Array, C: float) -> list[float]:
+    """Accuracy of logistic regression by the number of labels."""
+    unit, found = np.asarray(l2(x)), []
+    for count in COUNTS:
+        given = np.isin(np.arange(len(truth)), order[:count])
+        fitted = LogisticRegression(C=C, max_iter=1000).fit(unit[given], truth[given])
+        found.append(percent(fitted.predict(unit), truth, given))
+    return found
+
+
+def curves(x: Array, truth: Array, n_classes: int, seed: int, C: float) -> dict[str, list[float]]:
+    """Accuracy in percent by the number of labels, one draw."""
+    x, truth, order = draw(x, truth, n_classes, seed)
+    pool = a2lp.Pool(x, seed=seed)
+    found: dict[str, list[float]] = {"suggested": [], "random": []}
+    for count in COUNTS:
+        while (missing := count - int(pool.given.sum())) > 0:
+            chosen = pool.suggest(min(10, missing)).rows
+            pool.label(chosen, truth[chosen])
+        found["suggested"].append(percent(pool.answer.labels, truth, pool.given))
+    for count in COUNTS:
+        given = np.isin(np.arange(len(truth)), order[:count])
+        pool.label(slice(None), np.where(given, truth, -1))
+        found["random"].append(percent(pool.answer.labels, truth, given))
+    return found | {"logistic regression, random": regression(x, truth, order, C)}
+
+
+def percent(labels: Array, truth: Array, given: Array) -> float:
+    return round(float(100 * (labels == truth)[~given].mean()), 2)
+
+
+def mean(record: Record, n_classes: int) -> dict[str, Array]:
+    """Mean curves over the seeds; empty if nothing was measured."""
+    seeds = [curve for name, curve in record.named(f"{n_classes} species").items()]
+    return {name: np.mean([curve[name] for curve in seeds], axis=0) for name in LINES} if seeds else {}
+
+
+def readme(text: str, record: Record) -> str:
+    """README with its first figures."""
+    found = {n: mean(record, n) for n in CLASSES}
+    if not all(found.values()):
+        return text
+    species, labels = HEADLINE
+    at = {name: f"{curve[COUNTS.index(labels)]:.0f} %" for name, curve in found[species].items()}
+    many, most = CLASSES[-1], COUNTS[-1]
+    more = {name: f"{curve[COUNTS.index(most)]:.0f} %" for name, curve in found[many].items()}
+    other = "logistic regression, random"
+    headline = (
+        f"Photographs of {species} species of birds, {labels} labels: **{at['suggested']} of all others right** if "
+        f"a2lp suggests which to label, {at['random']} with random labels, {at[other]} with logistic regression on "
+        f"the same vectors. Of {many} species with {most} labels: {more['suggested']}, {more['random']} and "
+        f"{more[other]}. (CUB test classes, the default backbone, means of {SEEDS} draws; `benchmarks/photos.py`)"
+    )
+    picture = "![Accuracy against the number of labels](docs/assets/photos.svg)"
+    headline = f"{textwrap.fill(headline, 120)}\n\n{picture}"
+    return fill(text, "photos", {"headline": headline})
+
+
+def figure(record: Record) -> str:
+    """The curves as SVG text, for light and dark pages."""
+    style = {"font.size": 9, "svg.hashsalt": "a2lp", "svg.fonttype": "none", "text.color": GREY, "axes.edgecolor": GREY}
+    style |= {"axes.labelcolor": GREY, "xtick.color": GREY, "ytick.color": GREY, "axes.titlecolor": GREY}
+    with mpl.rc_context(style):
+        made = Figure(figsize=(9, 3.2), layout="constrained")
+        for axes, n_classes in zip(made.subplots(1, len(CLASSES), sharey=True), CLASSES, strict=True):
+            for name, curve in mean(record, n_classes).items():
+                axes.plot(COUNTS, curve, color=LINES[name], marker="o", markersize=3)
+                if n_classes == CLASSES[-1]:
+                    text = name if "," in name else f"a2lp, {name} labels"
+                    place = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "color": LINES[name]}
+                    axes.annotate(text, (COUNTS[-1], curve[-1]), **place, annotation_clip=False)
+            axes.set(title=f"{n_classes} species", xlabel="labels", xlim=(0, 260), ylim=(0, 100))
+            axes.grid(alpha=0.25)
+            axes.spines[["top", "right"]].set_visible(False)
+        made.axes[0].set_ylabel("accuracy on the rest, %")
+        out = io.StringIO()
+        made.savefig(out, format="svg", transparent=True, metadata={"Date": None})
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--measure", action="store_true")
+    parser.add_argument("--pack", type=Path, help="images of CUB, as a pack")
+    parser.add_argument("--record", type=Path, default=RECORD)
+    parser.add_argument("--readme", type=Path, default=README)
+    args = parser.parse_args()
+    record = Record(args.record, __doc__.splitlines()[0])
+    if args.measure:
+        with tempfile.TemporaryDirectory() as folder:
+            val, test = (embedded(args.pack, split, Path(folder)) for split in ("val", "test"))
+        tried = {C: np.mean([regression(*draw(*val, n, 0), C) for n in CLASSES]) for C in (1, 10, 100, 1000)}
+        best = max(tried, key=lambda C: tried[C])
+        for n in CLASSES:
+            for seed in range(SEEDS):
+                work = lambda n=n, seed=seed: curves(*test, n, seed, best)  # noqa: E731
+                record.measure(f"{n} species {seed}", work, counts=list(COUNTS), C=best)
+    write_text(args.readme, readme(args.readme.read_text(encoding="utf-8"), record))
+    if record.parts:
+        write_text(args.readme.parent / "docs" / "assets" / FIGURE, figure(record))
+
+
+if __name__ == "__main__":
+    main()
