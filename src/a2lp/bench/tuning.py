@@ -1,7 +1,4 @@
-"""Try one method's parameters on a grid, and rank them: what ``a2lp sweep`` does.
-
-Which classes parameters are chosen on is always stated; they are never silently those that a test is reported on.
-"""
+"""Try a method's parameters on a grid and rank them, as ``a2lp sweep`` does; results state the classes used."""
 
 from __future__ import annotations
 
@@ -28,8 +25,6 @@ from a2lp.files import write_text
 
 CLASSES = ("validation", "all")
 
-_SPLIT_SEED = 0
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sweep:
@@ -42,7 +37,7 @@ class Sweep:
     swept : list of str
         The parameters that were varied.
     classes : str
-        A sentence that says which classes the parameters were tried on.
+        A sentence that states which classes the parameters were tried on.
     """
 
     records: list[Record]
@@ -53,17 +48,16 @@ class Sweep:
     def table(self) -> Table:
         """Rows are combinations of values, the best first; columns are shots, and their mean."""
         config = self.records[0].config
-        shots = [record.config["n_shot"] for record in self._ranked[0][1]]
+        names = [f"{record.config['n_shot']}-shot" for record in self._ranked[0][1]]
+        several = len(names) > 1
         rows = []
         for rank, (params, members) in enumerate(self._ranked):
             texts = [plus_minus(*record.accuracy) for record in members]
-            if len(members) > 1:
-                texts.append(f"{_mean_over_shots(members):.2f}")
+            texts += [f"{_mean_over_shots(members):.2f}"] if several else []
             label = " ".join(f"{name}={value}" for name, value in params.items())
             rows.append(Row(label, tuple(Entry(text, best=rank == 0) for text in texts)))
-        names = [f"{k}-shot" for k in shots] + (["mean"] if len(shots) > 1 else [])
         group = "" if "preprocess" in self.swept else config["preprocess"]
-        columns = tuple((group, name) for name in names)
+        columns = tuple((group, name) for name in [*names, *(["mean"] if several else [])])
         return Table(f"{config['method']}: {describe(config)}", columns, (Section("accuracy, %", tuple(rows)),))
 
     @cached_property
@@ -122,7 +116,8 @@ def sweep(
     features : str
         A bundled set or a feature file.
     classes : {"validation", "all"}
-        Which classes to try them on; see ``tuning_set``.
+        ``"validation"``: those of the set if its ``about`` has that ``split``, else those of the file beside it whose
+        name has ``val`` for ``test``, else a fixed random half of its classes. ``"all"``: every class.
     out : path, optional
         A folder for records and ``sweep.md``.
 
@@ -141,28 +136,18 @@ def sweep(
     sizes = {"n_tasks": n_tasks, "n_way": n_way, "n_query": n_query}
     episodes = draw_episodes(vectors, [sampler], n_shot, params, **sizes, seed=seed)
     own = params.get(method, {})
-    variants = [
-        (method, {**own, **dict(zip(grid, values, strict=True))}) for values in itertools.product(*grid.values())
-    ]
+    combinations = itertools.product(*grid.values())
+    variants = [(method, {**own, **dict(zip(grid, values, strict=True))}) for values in combinations]
     statistics = base_statistics(base, features)
     cells = plan(episodes, variants, [preprocess], base=statistics, engine=engine, device=device)
-    found = Sweep(run(cells, store, progress), list(grid), sentence)
+    result = Sweep(run(cells, store, progress), list(grid), sentence)
     if store is not None:
-        write_text(store.folder.parent / "sweep.md", f"{found}\n")
-    return found
+        write_text(store.folder.parent / "sweep.md", f"{result}\n")
+    return result
 
 
 def tuning_set(source: str, which: str = "validation") -> tuple[FeatureSet, str]:
-    """The features to choose parameters on, and a sentence that says which classes they are.
-
-    Parameters
-    ----------
-    source : str
-        A bundled name or a file, as for ``load``.
-    which : {"validation", "all"}
-        ``"validation"``: the set itself if its ``about`` says that it is one, else the file beside it whose name has
-        ``val`` for ``test``, else a fixed random half of its classes. ``"all"``: every class.
-    """
+    """The features that ``sweep`` uses, and a sentence that states which classes they have."""
     require_name("choice of classes", which, CLASSES)
     features = load(source)
     if features.about.get("split") in ("val", "validation"):
@@ -175,10 +160,8 @@ def tuning_set(source: str, which: str = "validation") -> tuple[FeatureSet, str]
     beside = Path(source).with_name(Path(source).name.replace("test", "val"))
     if beside != Path(source) and beside.is_file():
         features = load(str(beside))
-        return (
-            features,
-            f"Tuned on the {features.n_classes} classes of {beside.name}, the validation file beside {source}.",
-        )
+        classes = f"{features.n_classes} classes of {beside.name}"
+        return features, f"Tuned on the {classes}, the validation file beside {source}."
     return _half(features)
 
 
@@ -193,7 +176,7 @@ def _half(features: FeatureSet) -> tuple[FeatureSet, str]:
             f"features {features.name!r} have {len(values)} classes, too few to keep half of them for a test. "
             "Use --classes all, and do not report the result as a test."
         )
-    chosen = np.sort(np.random.default_rng(_SPLIT_SEED).permutation(values)[: len(values) // 2])
+    chosen = np.sort(np.random.default_rng(0).permutation(values)[: len(values) // 2])
     rows = np.isin(features.labels, chosen)
     half = dataclasses.replace(
         features,
