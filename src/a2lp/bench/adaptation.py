@@ -13,11 +13,9 @@ from a2lp.arrays import chunks, to_numpy
 from a2lp.bench.protocol import Cell, Episodes
 from a2lp.bench.records import Record, RecordStore, content_key
 from a2lp.bench.run import Progress, mover, new_record
-from a2lp.bench.statistics import estimate
+from a2lp.bench.statistics import Matrix, estimate
 from a2lp.engines.contract import Step
 from a2lp.preprocess import l2, preprocess
-
-Matrix = np.ndarray[Any, Any]
 
 TASKS = 100  # enough for a curve
 BLOCK = 20  # tasks between two updates of a progress bar

@@ -13,6 +13,7 @@ from a2lp.bench.comparison_table import comparison_rows, comparison_table
 from a2lp.bench.protocol import OWN, Cell, Params, draw_episodes, plan, runnable_methods, saved_episodes, write_tasks
 from a2lp.bench.published import METHODS
 from a2lp.bench.records import Record, RecordStore
+from a2lp.bench.report import write_report
 from a2lp.bench.run import Progress, run
 from a2lp.bench.standings import Standing, rank_methods
 from a2lp.bench.tables import FlatRow, Table, to_csv, to_markdown
@@ -25,7 +26,6 @@ from a2lp.methods.registry import list_methods as registered
 from a2lp.tasks.lists import TaskList
 
 ALL = "all"
-FILES = ("table.md", "table.csv", "report.html")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -119,10 +119,9 @@ def compare(
         Seconds of prediction after which a cell is stopped; it is compared on the tasks that it did.
     engine, device : str
         Engine of the methods that have one; ``cpu`` (NumPy), ``torch`` (torch on the CPU) or ``cuda``.
-    out : path, optional
-        A folder for records, tables and a report. Cells that have a record there are not run again.
-    save_tasks : path, optional
-        An ``.npz`` file for the tasks; one for each list of tasks if there are several.
+    out, save_tasks : path, optional
+        A folder for records, tables and a report, where cells that have a record are not run again; an ``.npz`` file
+        for the tasks, one for each list of tasks if there are several.
     progress : callable, optional
         Called as ``progress(cell, n_done)``.
     """
@@ -134,7 +133,7 @@ def compare(
         require_name("baseline", baseline, names)
     if limit is not None:
         require_number("limit", limit, "a positive number of seconds", lambda v: v > 0, "Leave it out for no limit.")
-    store = None if out is None else RecordStore(out, FILES)
+    store = None if out is None else RecordStore(out, ("table.md", "table.csv", "report.html"))
     vectors = features if isinstance(features, FeatureSet) else load(features)
     shots = _listed("n_shot", n_shot)
     sizes: dict[str, Any] = {"n_way": n_way, "n_query": n_query, "n_tasks": n_tasks, "seed": seed}
@@ -143,8 +142,7 @@ def compare(
         write_tasks(episodes, save_tasks)
     statistics = base_statistics(base, features)
     baseline = baseline or (None if methods == ALL else "lp" if "lp" in names else names[0])
-    if methods == ALL:
-        names = runnable_methods(preprocessings, params, statistics)
+    names = runnable_methods(preprocessings, params, statistics) if methods == ALL else names
     chosen = [(name, params.get(name, {})) for name in names]
     cells = plan(episodes, chosen, preprocessings, base=statistics, engine=engine, device=device)
     records = run(cells, store, progress, limit=limit, keep_going=True)
@@ -162,9 +160,7 @@ def base_statistics(
 
 
 def _write(comparison: Comparison, store: RecordStore, progress: Progress | None) -> Comparison:
-    """Write the table, as text and as rows, and the report beside the records."""
-    from a2lp.bench.report import write_report
-
+    """Write the table, as Markdown and as CSV, and the report beside the records."""
     folder = store.folder.parent
     write_text(folder / "table.md", to_markdown(comparison.table) + "\n")
     write_text(folder / "table.csv", to_csv(comparison.rows) + "\n")

@@ -6,12 +6,11 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
-from a2lp.bench.published import PAIR, FeatureSource, feature_source
+from a2lp.bench.published import PAIR, SHOTS, FeatureSource, Settings, feature_source
 from a2lp.bench.records import Record
-from a2lp.bench.statistics import Estimate, paired_difference
+from a2lp.bench.statistics import paired_difference
 from a2lp.methods.registry import list_methods, method_class
 
 PREPROCESS = ("l2", "plc")
@@ -31,6 +30,9 @@ class PaperCell(NamedTuple):
     method: str
 
 
+Candidates = list[tuple[PaperCell, Record]]
+
+
 @dataclasses.dataclass(frozen=True)
 class PaperRecords:
     """Our record for each cell of the paper's tables that has one."""
@@ -47,10 +49,18 @@ class PaperRecords:
         """The datasets and networks that have records."""
         return list(dict.fromkeys(cell.source for cell in self.records))
 
-    def gain(self, cell: PaperCell) -> Estimate | None:
-        """The paired difference of A2LP to LP, if both have a record."""
-        one, other = (self.records.get(cell._replace(method=method)) for method in PAIR)
-        return None if one is None or other is None else paired_difference(one.accuracies, other.accuracies)
+    def accuracy(self, method: str, preprocess: str) -> Settings:
+        """The accuracies of a method."""
+        return {setting: record.accuracy for setting, record in self._settings(method, preprocess).items()}
+
+    def gains(self, preprocess: str) -> Settings:
+        """The paired differences of A2LP to LP, where both have a record."""
+        one, other = (self._settings(method, preprocess) for method in PAIR)
+        shared = [setting for setting in one if setting in other and setting[1] in SHOTS]
+        return {setting: paired_difference(one[setting].accuracies, other[setting].accuracies) for setting in shared}
+
+    def _settings(self, method: str, preprocess: str) -> dict[tuple[FeatureSource, int], Record]:
+        return {cell[:2]: record for cell, record in self.records.items() if cell[2:] == (preprocess, method)}
 
 
 def select_records(records: Iterable[Record]) -> PaperRecords:
@@ -60,7 +70,7 @@ def select_records(records: Iterable[Record]) -> PaperRecords:
     then the one with more records, then the latest: never a mixture, and never by accuracy.
     """
     left_out: Counter[str] = Counter()
-    candidates: list[tuple[PaperCell, Record]] = []
+    candidates: Candidates = []
     for record in records:
         cell = _paper_cell(record)
         if isinstance(cell, PaperCell):
@@ -97,24 +107,16 @@ def _paper_cell(record: Record) -> PaperCell | str:
 
 def _has_defaults(config: Mapping[str, Any]) -> bool:
     """Whether a method ran with its default parameters; its engine and hashes of arrays do not count."""
-    defaults = _defaults(config["method"]) | {"preprocess": config["preprocess"]}
+    fields = dataclasses.fields(method_class(config["method"]))
+    values = {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
+    defaults = json.loads(json.dumps(values)) | {"preprocess": config["preprocess"]}  # tuples are lists in a record
     changed = (value for name, value in config["params"].items() if name != "engine" and defaults.get(name) != value)
     return all(str(value).startswith("sha256:") for value in changed)
 
 
-@cache
-def _defaults(method: str) -> dict[str, Any]:
-    fields = dataclasses.fields(method_class(method))
-    values = {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
-    return dict(json.loads(json.dumps(values)))  # tuples are lists in a record
-
-
 def _one_origin(
-    candidates: Sequence[tuple[PaperCell, Record]],
-    group: Callable[[PaperCell], Any],
-    origin: str,
-    left_out: Counter[str],
-) -> list[tuple[PaperCell, Record]]:
+    candidates: Candidates, group: Callable[[PaperCell], Any], origin: str, left_out: Counter[str]
+) -> Candidates:
     """Keep, for each group of cells, the records of one origin: one feature file, or one list of tasks."""
     groups: dict[Any, dict[str, list[Record]]] = {}
     for cell, record in candidates:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from a2lp.bench import plots, published
-from a2lp.bench.pages import Figure, provenance, render
 from a2lp.bench.paper_records import PREPROCESS, PaperRecords
 from a2lp.bench.published import METHODS, PAIR, SHOTS, Settings
+from a2lp.bench.report import Figure, provenance, render
 from a2lp.bench.tables import Table, plus_minus
 
 EXPLANATION = (
@@ -48,20 +48,14 @@ def report_page(records: PaperRecords, tables: Sequence[Table]) -> str:
 
 def claims(records: PaperRecords) -> list[Claim]:
     """The paper's claims about its method, with its numbers and ours."""
-    theirs, ours = published.gains("l2"), _gains(records, "l2")
+    theirs, ours = published.gains("l2"), records.gains("l2")
     return [
         Claim("A2LP is above LP in every setting, 1- and 5-shot, with l2", _counted(theirs), _counted(ours)),
         Claim("by as much as 7 points at 1-shot", _largest(theirs, 1), _largest(ours, 1)),
         Claim("by as much as 2 points at 5-shot", _largest(theirs, 5), _largest(ours, 5)),
-        Claim("With plc it is above LP, too", _counted(published.gains("plc")), _counted(_gains(records, "plc"))),
-        Claim("and the best of the four methods", _best(_published_means("plc")), _best(_means(records, "plc"))),
+        Claim("With plc it is above LP, too", _counted(published.gains("plc")), _counted(records.gains("plc"))),
+        Claim("and the best of the four methods", _best(published.accuracy), _best(records.accuracy)),
     ]
-
-
-def _gains(records: PaperRecords, preprocess: str) -> Settings:
-    """Paired differences of A2LP to LP, for each dataset, network and number of shots that has both."""
-    cells = [cell for cell in records.records if cell.preprocess == preprocess and cell.n_shot in SHOTS]
-    return {(cell.source, cell.n_shot): gain for cell in cells if (gain := records.gain(cell))}
 
 
 def _counted(found: Settings) -> str:
@@ -81,31 +75,21 @@ def _largest(found: Settings, shots: int) -> str:
     return f"at most {plus_minus(*gain, sign=True)} ({source.title})"
 
 
-def _best(settings: Iterable[Sequence[float]]) -> str:
-    """In how many settings the paper's method is the highest; those without all four methods do not count."""
-    whole = [means for means in settings if len(means) == len(METHODS)]
-    best = sum(max(means) == means[METHODS.index(PAIR[0])] for means in whole)
-    return f"in {best} of {len(whole)} settings" if whole else "not measured"
-
-
-def _means(records: PaperRecords, preprocess: str) -> Iterable[list[float]]:
-    for cell in dict.fromkeys(cell._replace(preprocess=preprocess, method="") for cell in records.records):
-        found = (records.records.get(cell._replace(method=method)) for method in METHODS)
-        yield [record.accuracy.mean for record in found if record is not None]
-
-
-def _published_means(preprocess: str) -> Iterable[list[float]]:
-    found = [published.accuracy(method, preprocess) for method in METHODS]
-    return ([one[setting].mean for one in found] for setting in found[0])
+def _best(accuracy: Callable[[str, str], Settings]) -> str:
+    """In how many settings with plc, of those with all four methods, the paper's method is the best."""
+    found = {method: accuracy(method, "plc") for method in METHODS}
+    settings = set.intersection(*(set(one) for one in found.values()))
+    best = sum(found[PAIR[0]][setting].mean == max(one[setting].mean for one in found.values()) for setting in settings)
+    return f"in {best} of {len(settings)} settings" if settings else "not measured"
 
 
 def _gains_figure(records: PaperRecords) -> str:
     """A2LP minus LP, published and ours: a panel for each number of shots, a line for each dataset and network."""
     series, sources = [], set()
     for how, colour in zip(PREPROCESS, plots.COLOURS, strict=False):
-        for label, found in ((f"published, {how}", published.gains(how)), (f"ours, {how}", _gains(records, how))):
+        for label, found in ((f"published, {how}", published.gains(how)), (f"ours, {how}", records.gains(how))):
             named = {(source.title, f"{shots}-shot"): gain for (source, shots), gain in found.items()}
-            series.append(plots.GainSeries(label, named, colour, label.startswith("ours")))
+            series.append((label, named, colour, label.startswith("ours")))
             sources |= {source for source, _ in found}
     rows = [source.title for source in sorted(sources, key=lambda source: (source.backbone, source.dataset))]
-    return plots.gains(series, rows, [f"{shots}-shot" for shots in SHOTS], "A2LP minus LP, points")
+    return plots.svg(plots.gains, series, rows, [f"{shots}-shot" for shots in SHOTS], "A2LP minus LP, points")

@@ -1,7 +1,4 @@
-"""The paper's Tables 1 to 3: its published numbers, and beside them ours, from records.
-
-Each of our numbers has the keys of its records. For missing ones, a table has the commands that measure them.
-"""
+"""The paper's Tables 1 to 3: its published numbers, ours from records, and commands that measure missing ones."""
 
 from __future__ import annotations
 
@@ -18,7 +15,6 @@ from a2lp.bench.tables import Entry, Row, Section, Table, mark_best, plus_minus
 from a2lp.features.bundled import BUNDLED
 from a2lp.methods.registry import list_methods, method_class
 
-NUMBERS = (1, 2, 3)
 DASH = "–"
 DIFFERENCE = "a2lp \u2212 lp"
 SUBJECTS = {
@@ -26,6 +22,7 @@ SUBJECTS = {
     2: "l2 beside plc preprocessing",
     3: "state of the art",
 }
+NUMBERS = tuple(SUBJECTS)
 
 Columns = tuple[tuple[str, str], ...]
 
@@ -59,6 +56,7 @@ class _Builder:
 
     def __init__(self, records: PaperRecords) -> None:
         self.ours = records
+        self.gains = {how: records.gains(how) for how in PREPROCESS}
         self.missing: list[PaperCell] = []
         self.used: list[FeatureSource] = []
         # the paper's networks, then ours
@@ -69,53 +67,51 @@ class _Builder:
         sections = []
         for backbone in self.backbones:
             cells = [PaperCell(FeatureSource(dataset, backbone), shots, "l2", "") for dataset, shots in columns]
-            sections.append(self._side_by_side(published.backbone_title(backbone), cells))
+            sections.append(self._side_by_side(BACKBONES.get(backbone, backbone), cells))
         return _headings(columns), sections
 
     def table_2(self) -> tuple[Columns, Iterable[Section]]:
         columns = [(shots, how) for shots in SHOTS for how in PREPROCESS]
-        theirs = {FeatureSource(d, r.backbone) for r in published.rows() if r.table == 2 for d, _ in r.accuracy}
-        sources = [FeatureSource(dataset, backbone) for backbone in self.backbones for dataset in DATASETS]
-        sections = [
-            self._side_by_side(source.title, [PaperCell(source, shots, how, "") for shots, how in columns])
-            for source in sources
-            if source in theirs or source in self.ours.sources
-        ]
+        known = {source for row in published.rows() if row.table == 2 for source, _ in row.accuracy}
+        sections = []
+        for source in (FeatureSource(dataset, backbone) for backbone in self.backbones for dataset in DATASETS):
+            if source in known.union(self.ours.sources):
+                cells = [PaperCell(source, shots, how, "") for shots, how in columns]
+                sections.append(self._side_by_side(source.title, cells))
         return tuple((f"{shots}-shot", how) for shots, how in columns), sections
 
     def table_3(self) -> tuple[Columns, Iterable[Section]]:
         theirs = [row for row in published.rows() if row.table == 3]
-        datasets = {d for row in theirs for d, _ in row.accuracy} | {source.dataset for source in self.ours.sources}
+        sources = [*(source for row in theirs for source, _ in row.accuracy), *self.ours.sources]
+        datasets = {source.dataset for source in sources}
         columns = [(dataset, shots) for dataset in DATASETS if dataset in datasets for shots in SHOTS]
+        suffixes = {how: "" if how == "l2" else f", {how}" for how in PREPROCESS}
         marks = {key: f"[{i}]" for i, key in enumerate(published.document()["notes"], start=1)}
         sections = []
         for backbone in self.backbones:
             rows: list[Row] = []
+            settings = [(FeatureSource(dataset, backbone), shots) for dataset, shots in columns]
             for row in (row for row in theirs if row.backbone == backbone):
                 label = " ".join([row.label, *(marks[key] for key in row.notes)])
-                rows += _published_row(label, [row.accuracy.get(column) for column in columns])
-            cells = {
-                how: [PaperCell(FeatureSource(d, backbone), shots, how, "") for d, shots in columns]
-                for how in PREPROCESS
-            }
+                rows += _published_row(label, [row.accuracy.get(setting) for setting in settings])
+            cells = {how: [PaperCell(*setting, how, "") for setting in settings] for how in PREPROCESS}
             measured = {cell.method for cell in self.ours.records if cell.source.backbone == backbone}
             for method in (method for method in list_methods() if method in measured.union(PAIR)):
                 label = f"{method} {marks['balanced']}" if method_class(method).assumes_uniform else method
-                rows += [self._row(_with(label, how), method, cells[how]) for how in PREPROCESS]
-            rows += [self._difference(_with(DIFFERENCE, how), cells[how]) for how in PREPROCESS]
-            sections.append(Section(published.backbone_title(backbone), tuple(rows)))
+                rows += [self._row(label + suffixes[how], method, cells[how]) for how in PREPROCESS]
+            rows += [self._difference(DIFFERENCE + suffixes[how], cells[how]) for how in PREPROCESS]
+            sections.append(Section(BACKBONES.get(backbone, backbone), tuple(rows)))
         return _headings(columns), mark_best(sections)
 
-    def note_on_ours(self) -> str | None:
+    def note_on_ours(self) -> str:
         """The features and tasks of our numbers."""
         parts = []
         for source in dict.fromkeys(self.used):
             configs = [record.config for record in self.ours.of(source)]
             counts = sorted({config["n_tasks"] for config in configs})
             parts.append(f"{source.title}: {configs[0]['features']}, {' and '.join(f'{n} tasks' for n in counts)}")
-        if not parts:
-            return None
-        return f"Without a mark: ours, differences paired by task. Features and tasks: {'; '.join(parts)}."
+        ours = f"Without a mark: ours, differences paired by task. Features and tasks: {'; '.join(parts)}."
+        return ours if parts else ""
 
     def _side_by_side(self, title: str, cells: Sequence[PaperCell]) -> Section:
         """Each of the paper's methods, published and ours, and the difference of the pair."""
@@ -145,7 +141,7 @@ class _Builder:
     def _difference(self, label: str, cells: Iterable[PaperCell]) -> Row:
         entries = []
         for cell in cells:
-            gain = self.ours.gain(cell)
+            gain = self.gains[cell.preprocess].get((cell.source, cell.n_shot))
             if gain is None:
                 entries.append(Entry(DASH))
             else:
@@ -156,10 +152,6 @@ class _Builder:
 
 def _headings(columns: Iterable[tuple[str, int]]) -> Columns:
     return tuple((DATASETS[dataset], f"{shots}-shot") for dataset, shots in columns)
-
-
-def _with(label: str, preprocess: str) -> str:
-    return label if preprocess == "l2" else f"{label}, {preprocess}"
 
 
 def _published_row(label: str, values: Sequence[Estimate | None], *, sign: bool = False) -> list[Row]:
@@ -173,10 +165,12 @@ def _commands(missing: Sequence[PaperCell], records: PaperRecords, out: str) -> 
     commands, embed = [], []
     for source in dict.fromkeys(cell.source for cell in missing):
         known = records.of(source)
-        name = known[0].config["features"] if known else published.bundled_name(source)
+        config = known[0].config if known else {}
+        bundled = (name for name in BUNDLED if published.feature_source(name) == source)
+        name = config.get("features") or next(bundled, None)
         if name is not None:
             cells = [cell for cell in missing if cell.source == source]
-            commands.append((source.title, _bench_command(name, cells, known[0].config if known else {}, out)))
+            commands.append((source.title, _bench_command(name, cells, config, out)))
         else:
             command = (
                 f"a2lp embed IMAGES --dataset {DATASETS[source.dataset]} --split test --backbone {source.backbone} "

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,27 +31,22 @@ STYLE = {
 }
 PAGE_WIDTH = 10.2  # inches
 
-P = ParamSpec("P")
+# a label, gains by row and column, a colour, and whether markers are filled
+GainSeries = tuple[str, Mapping[tuple[str, str], Estimate], str, bool]
 
 
-def _svg(draw: Callable[P, Figure]) -> Callable[P, str]:
-    """Decorate a function that draws, so that it uses the report's style and returns SVG text."""
-
-    @wraps(draw)
-    def drawn(*args: P.args, **kwargs: P.kwargs) -> str:
-        try:
-            import matplotlib as mpl
-        except ImportError as error:
-            raise MissingExtraError("the report", "matplotlib", "report") from error
-        text = io.StringIO()
-        with mpl.rc_context(STYLE):
-            draw(*args, **kwargs).savefig(text, format="svg", metadata={"Date": None})
-        return text.getvalue()
-
-    return drawn
+def svg(draw: Callable[..., Figure], *args: Any) -> str:
+    """The SVG text of a figure, drawn by one of the functions below in the report's style."""
+    try:
+        import matplotlib as mpl
+    except ImportError as error:
+        raise MissingExtraError("the report", "matplotlib", "report") from error
+    text = io.StringIO()
+    with mpl.rc_context(STYLE):
+        draw(*args).savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue()
 
 
-@_svg
 def accuracy(columns: Mapping[str, Sequence[Record]]) -> Figure:
     """Mean accuracy with intervals: a panel for each column of the table, a line for each method."""
     figure, panels = _panels(len(columns), 0.9 + 0.32 * max(map(len, columns.values())))
@@ -62,14 +56,12 @@ def accuracy(columns: Mapping[str, Sequence[Record]]) -> Figure:
             mean, ci95 = record.accuracy
             axes.errorbar(mean, y, xerr=np.nan_to_num(ci95), fmt="o", capsize=3, color=_colour(y))
             axes.annotate(f"{mean:.2f}", (mean, y), (0, 7), textcoords="offset points", ha="center", fontsize=8)
-        axes.set(title=title, xlabel="accuracy, %", ylim=(len(names) - 0.5, -0.7))
         axes.set_yticks(range(len(names)), names)
-        axes.margins(x=0.15)
+        axes.set(title=title, xlabel="accuracy, %", ylim=(len(names) - 0.5, -0.7), xmargin=0.15)
         axes.grid(axis="x", color="#dddddd")
     return figure
 
 
-@_svg
 def ranks(methods: Sequence[str], found: Ranking) -> Figure:
     """A critical-difference diagram: mean ranks, and bars that join methods which do not differ significantly."""
     order = np.argsort(found.ranks, kind="stable")
@@ -102,14 +94,12 @@ def ranks(methods: Sequence[str], found: Ranking) -> Figure:
     return figure
 
 
-@_svg
 def accuracy_and_time(columns: Mapping[str, Sequence[Record]]) -> Figure:
     """Accuracy against seconds per 1000 tasks; filled if base data were used, square if balance is assumed."""
-    most = max(map(len, columns.values()))
-    figure, panels = _panels(len(columns), 1.6 + 0.15 * most, across=min(2, len(columns)))
+    height = 1.6 + 0.15 * max(map(len, columns.values()))
+    figure, panels = _panels(len(columns), height, across=min(2, len(columns)))
     for axes, (title, records) in zip(panels, columns.items(), strict=True):
-        best_first = sorted(records, key=lambda record: -record.accuracy.mean)
-        for place, record in enumerate(best_first):
+        for place, record in enumerate(sorted(records, key=lambda record: -record.accuracy.mean)):
             point = (seconds_per_thousand(record), record.accuracy.mean)
             face = _colour(place) if record.uses_base else "white"
             axes.plot(*point, marker="s" if record.uniform else "o", color=_colour(place), markerfacecolor=face)
@@ -123,7 +113,6 @@ def accuracy_and_time(columns: Mapping[str, Sequence[Record]]) -> Figure:
     return figure
 
 
-@_svg
 def steps(curves: Mapping[str, Mapping[str, Any]]) -> Figure:
     """Accuracy against steps, with its interval; a panel for each column."""
     figure, panels = _panels(len(curves), 2.6)
@@ -136,7 +125,6 @@ def steps(curves: Mapping[str, Mapping[str, Any]]) -> Figure:
     return figure
 
 
-@_svg
 def movement(curves: Mapping[str, Mapping[str, Any]]) -> Figure:
     """The loss, the distance of the anchors from where they started, and their length, along the steps."""
     figure, panels = _panels(3, 2.8)
@@ -153,7 +141,6 @@ def movement(curves: Mapping[str, Mapping[str, Any]]) -> Figure:
     return figure
 
 
-@_svg
 def differences(columns: Mapping[str, tuple[Record, Record]]) -> Figure:
     """Histograms of the difference of a method to the baseline over tasks; a panel for each column."""
     figure, panels = _panels(len(columns), 2.6)
@@ -174,16 +161,6 @@ def differences(columns: Mapping[str, tuple[Record, Record]]) -> Figure:
     return figure
 
 
-class GainSeries(NamedTuple):
-    """Gains of one colour, by row label and column; hollow markers if they are published."""
-
-    label: str
-    gains: Mapping[tuple[str, str], Estimate]
-    colour: str
-    filled: bool
-
-
-@_svg
 def gains(series: Sequence[GainSeries], rows: Sequence[str], columns: Sequence[str], xlabel: str) -> Figure:
     """Gains with their intervals: a panel for each column, a line for each row."""
     figure, panels = _panels(len(columns), 1.3 + 0.45 * len(rows), share="y")
@@ -206,7 +183,6 @@ def gains(series: Sequence[GainSeries], rows: Sequence[str], columns: Sequence[s
     return figure
 
 
-@_svg
 def task(picture: TaskPicture) -> Figure:
     """One task before and after adaptation, on its two main axes."""
     figure, panels = _panels(2, 4.8, share="xy")
@@ -223,10 +199,8 @@ def task(picture: TaskPicture) -> Figure:
                 axes.plot(*zip(start, end, strict=True), color="black", lw=1.2, ls=":", zorder=3)
         diamonds: dict[str, Any] = {"marker": "D", "s": 75, "edgecolors": "black", "linewidths": 1.2, "zorder": 4}
         axes.scatter(anchors[:, 0], anchors[:, 1], c=anchor_colours, **diamonds)
-        axes.set(title=f"{name}: {100 * right.mean():.1f} % of queries right", xticks=[], yticks=[])
-        axes.set_aspect("equal")
-        axes.spines[:].set_visible(True)
-        axes.spines[:].set_color("#bbbbbb")
+        axes.set(title=f"{name}: {100 * right.mean():.1f} % of queries right", xticks=[], yticks=[], aspect="equal")
+        axes.spines[:].set(visible=True, color="#bbbbbb")
     return figure
 
 

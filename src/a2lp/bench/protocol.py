@@ -1,8 +1,4 @@
-"""What is measured: cells, and the tasks that they share.
-
-A cell is one method with one set of parameters on one list of tasks. Its key is a hash of everything that decides
-its numbers, so that a stored record belongs to exactly one cell.
-"""
+"""What is measured: cells, each one method with one set of parameters on one list of tasks."""
 
 from __future__ import annotations
 
@@ -90,7 +86,7 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """The hash of ``config``."""
+        """The hash of ``config``, by which a stored record is found."""
         return content_key(self.config)
 
     @property
@@ -113,8 +109,7 @@ def draw_episodes(
     """Tasks of each sampler and each number of shots; ``params`` has the samplers' own parameters by name."""
     if features.labels is None:
         raise InputError(
-            f"features {features.name!r} have no labels, and tasks are drawn by class. Add labels to the file, or give "
-            "a saved list of tasks."
+            f"features {features.name!r} have no labels, and tasks are drawn by class. Add labels, or give saved tasks."
         )
     sizes: dict[str, Any] = {"n_way": n_way, "n_query": n_query, "n_tasks": n_tasks, "class_names": features.classes}
     found = []

@@ -34,18 +34,6 @@ _SPELLINGS = {
 _FILE = re.compile(rf"(?:{'|'.join(_SPELLINGS[name] for name in DATASETS)})_(?P<backbone>.+)_[a-z]+", re.IGNORECASE)
 
 
-class PublishedRow(NamedTuple):
-    """A row of one of the paper's tables."""
-
-    table: int
-    backbone: str
-    label: str  # the paper's name of the method
-    method: str | None  # our name, for the methods that the paper ran itself; likewise the preprocessing
-    preprocess: str | None
-    accuracy: dict[tuple[str, int], Estimate]  # by (dataset, shots); the half width is NaN where none was printed
-    notes: tuple[str, ...]  # keys of the document's `notes`
-
-
 class FeatureSource(NamedTuple):
     """The origin of features: a dataset of the paper (a key of ``DATASETS``) and a network."""
 
@@ -55,10 +43,22 @@ class FeatureSource(NamedTuple):
     @property
     def title(self) -> str:
         """As in ``CUB, ResNet-12``."""
-        return f"{DATASETS[self.dataset]}, {backbone_title(self.backbone)}"
+        return f"{DATASETS[self.dataset]}, {BACKBONES.get(self.backbone, self.backbone)}"
 
 
 Settings = dict[tuple[FeatureSource, int], Estimate]  # by features and number of shots
+
+
+class PublishedRow(NamedTuple):
+    """A row of one of the paper's tables."""
+
+    table: int
+    backbone: str
+    label: str  # the paper's name of the method
+    method: str | None  # our name, for the methods that the paper ran itself; likewise the preprocessing
+    preprocess: str | None
+    accuracy: Settings  # the half width is NaN where none was printed
+    notes: tuple[str, ...]  # keys of the document's `notes`
 
 
 @cache
@@ -67,7 +67,7 @@ def rows() -> tuple[PublishedRow, ...]:
     found = []
     for row in document()["rows"]:
         accuracy = {
-            (dataset, int(shots)): Estimate(mean, math.nan if ci95 is None else ci95)
+            (FeatureSource(dataset, row["backbone"]), int(shots)): Estimate(mean, math.nan if ci95 is None else ci95)
             for dataset, by_shots in row["accuracy"].items()
             for shots, (mean, ci95) in by_shots.items()
         }
@@ -77,24 +77,15 @@ def rows() -> tuple[PublishedRow, ...]:
 
 def accuracy(method: str, preprocess: str) -> Settings:
     """The paper's numbers for a method that it ran itself; empty if it has none."""
-    table = {"l2": 1, "plc": 2}[preprocess]
-    return {
-        (FeatureSource(dataset, row.backbone), shots): estimate
-        for row in rows()
-        if (row.table, row.method) == (table, method)
-        for (dataset, shots), estimate in row.accuracy.items()
-    }
+    wanted = ({"l2": 1, "plc": 2}[preprocess], method)
+    own = [row.accuracy for row in rows() if (row.table, row.method) == wanted]
+    return {setting: estimate for accuracy in own for setting, estimate in accuracy.items()}
 
 
 def gains(preprocess: str) -> Settings:
     """Differences of the published means of A2LP and LP; they have no intervals."""
     one, other = (accuracy(method, preprocess) for method in PAIR)
     return {setting: Estimate(one[setting].mean - other[setting].mean, math.nan) for setting in one}
-
-
-def backbone_title(name: str) -> str:
-    """The paper's name of a network, or the name itself for other networks."""
-    return BACKBONES.get(name, name)
 
 
 def feature_source(name: str, about: Mapping[str, Any] | None = None) -> FeatureSource | None:
@@ -111,11 +102,6 @@ def feature_source(name: str, about: Mapping[str, Any] | None = None) -> Feature
     if dataset is None or not backbone or split.lower() not in ("test", "novel"):
         return None
     return FeatureSource(dataset, _spelled(backbone, BACKBONES) or backbone)
-
-
-def bundled_name(source: FeatureSource) -> str | None:
-    """The name of the bundled features of a dataset and network."""
-    return next((name for name in BUNDLED if feature_source(name) == source), None)
 
 
 def _spelled(text: str, names: Mapping[str, str]) -> str | None:

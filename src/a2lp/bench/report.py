@@ -1,16 +1,18 @@
-"""A self-contained HTML page about a comparison: the table and figures."""
+"""Self-contained HTML pages: the report of a comparison, and the parts that other pages share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from a2lp.bench import adaptation, plots
-from a2lp.bench.pages import Figure, provenance, render
 from a2lp.bench.records import Record, RecordStore
 from a2lp.bench.run import Progress, no_progress
 from a2lp.bench.standings import Standing, overall_ranking
+from a2lp.errors import MissingExtraError
 from a2lp.files import write_text
 
 if TYPE_CHECKING:
@@ -24,6 +26,48 @@ EXPLANATION = (
 )
 
 
+class Figure(NamedTuple):
+    """A picture with a title, a caption and, if these do not describe it, an alternative text."""
+
+    title: str
+    caption: str
+    svg: str
+    alt: str = ""
+
+    @property
+    def source(self) -> str:
+        """The picture as a data URI."""
+        return f"data:image/svg+xml;base64,{base64.b64encode(self.svg.encode()).decode()}"
+
+
+def render(**values: Any) -> str:
+    """A self-contained page from the template, filled with ``values``."""
+    try:
+        import jinja2
+    except ImportError as error:
+        raise MissingExtraError("the report", "jinja2", "report") from error
+    text = (files("a2lp.bench") / "page.html.jinja").read_text(encoding="utf-8")
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(text).render(**values)
+
+
+def provenance(records: Sequence[Record]) -> dict[str, str]:
+    """When, by which software and on which machines some records were made, each distinct value once."""
+
+    def distinct(texts: Iterable[str]) -> str:
+        return "; ".join(dict.fromkeys(texts))
+
+    dates = sorted(record.date[:10] for record in records)
+    machines = [[r.hardware.get(name, "unknown") for name in ("cpu", "cores", "device")] for r in records]
+    return {
+        "records": str(len(records)),
+        "made": " to ".join(dict.fromkeys([dates[0], dates[-1]])) if dates else "",
+        "versions": distinct(", ".join(f"{k} {v}" for k, v in r.versions.items()) for r in records),
+        "commit": distinct(r.commit or "unknown" for r in records),
+        "hardware": distinct(f"{cpu}, {cores} cores, {device}" for cpu, cores, device in machines),
+    }
+
+
 def write_report(comparison: Comparison, store: RecordStore, progress: Progress | None = None) -> Path:
     """Write ``report.html`` beside the records; ``store`` also keeps what is computed for the report only."""
     standings = comparison.standings
@@ -35,14 +79,8 @@ def write_report(comparison: Comparison, store: RecordStore, progress: Progress 
         "features": f"{config['features']}, sha256 {config['features_sha256']}",
         "tasks": f"sampler {samplers}, seed {config['seed']}",
     }
-    page = render(
-        title="a2lp bench",
-        lead="Methods compared on the same tasks.",
-        tables=[comparison.table],
-        figures=figures,
-        explanation=EXPLANATION,
-        origin=origin,
-    )
+    lead, tables = "Methods compared on the same tasks.", [comparison.table]
+    page = render(title="a2lp bench", lead=lead, tables=tables, figures=figures, explanation=EXPLANATION, origin=origin)
     path = store.folder.parent / "report.html"
     write_text(path, page)
     return path
@@ -54,7 +92,7 @@ def _all_methods(standings: Sequence[Standing]) -> list[Figure]:
     for one in standings:
         if one.record.accuracies:
             columns.setdefault(_column(one), []).append(one.record)
-    figures = [Figure("Accuracy", "Mean over tasks; the bars are 95 % intervals.", plots.accuracy(columns))]
+    figures = [Figure("Accuracy", "Mean over tasks; the bars are 95 % intervals.", plots.svg(plots.accuracy, columns))]
     for kind, uses_base in (("without base data", False), ("with base data", True)):
         ranked = overall_ranking(standings, uses_base)
         if ranked is not None and len(ranked[0]) > 2:
@@ -63,13 +101,13 @@ def _all_methods(standings: Sequence[Standing]) -> list[Figure]:
                 "Black bars join methods whose mean ranks are within Nemenyi's critical difference at 5 %: these "
                 f"cannot be told apart. Friedman's test that all are equal: p = {ranked[1].p_value:.2g}."
             )
-            figures.append(Figure(f"Ranks of methods {kind}", caption, plots.ranks(*ranked)))
+            figures.append(Figure(f"Ranks of methods {kind}", caption, plots.svg(plots.ranks, *ranked)))
     if len({one.method for one in standings}) > 1:
         caption = (
             "Up and to the left is better. Filled: uses data of the base classes. Square: assumes equally many "
             "queries of every class."
         )
-        figures.append(Figure("Accuracy against time", caption, plots.accuracy_and_time(columns)))
+        figures.append(Figure("Accuracy against time", caption, plots.svg(plots.accuracy_and_time, columns)))
     return figures
 
 
@@ -88,7 +126,11 @@ def _differences(standings: Sequence[Standing], baseline: str | None) -> list[Fi
         if others:
             pairs[_column(one)] = (one.record, others[0])
     caption = "Both methods ran on the same tasks. Dashed: the mean difference."
-    return [Figure(f"Task by task: {focus} minus {baseline}", caption, plots.differences(pairs))] if pairs else []
+    return (
+        [Figure(f"Task by task: {focus} minus {baseline}", caption, plots.svg(plots.differences, pairs))]
+        if pairs
+        else []
+    )
 
 
 def _adaptation(comparison: Comparison, store: RecordStore, progress: Progress) -> list[Figure]:
@@ -109,20 +151,20 @@ def _adaptation(comparison: Comparison, store: RecordStore, progress: Progress) 
         Figure(
             "Accuracy against steps",
             f"{ADAPTIVE} on the first {n} tasks; step 0 is plain label propagation. The band is the 95 % interval.",
-            plots.steps(curves),
+            plots.svg(plots.steps, curves),
         ),
         Figure(
             "How far the anchors moved",
             f"Means over the anchors of the first {n} tasks, after preprocessing: the loss, the distance of an anchor "
             "from its support vector, and its length.",
-            plots.movement(curves),
+            plots.svg(plots.movement, curves),
         ),
         Figure(
             f"One task, before and after ({_column(first)})",
             f"Task {index}, the one of the first {n} that gained most. Colours are the true classes, diamonds the "
             "anchors, dotted lines their way from the support vectors; ringed queries are labelled wrongly. The axes "
             f"are the two main ones of the task's points, with {100 * picture.explained:.0f} % of their variance.",
-            plots.task(picture),
+            plots.svg(plots.task, picture),
         ),
     ]
 

@@ -22,8 +22,6 @@ from a2lp.features.bundled import BUNDLED
 from a2lp.features.files import FORMATS
 from a2lp.files import write_text
 
-FILES = ("tables.md", "tables.tex", "reproduction.html")
-
 _log = logging.getLogger(__name__)
 
 
@@ -50,7 +48,7 @@ def reproduce(
         Called as ``progress(cell, n_done)``.
     """
     found = _find_features([Path(folder) for folder in data])
-    store = RecordStore(out, FILES)
+    store = RecordStore(out, ("tables.md", "tables.tex", "reproduction.html"))
     for source, features in found.items():
         _log.info(f"{source.title}: {features.name}, {len(features)} vectors of {features.n_classes} classes")
         episodes = draw_episodes(features, shots=SHOTS, n_tasks=n_tasks)

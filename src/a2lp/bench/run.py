@@ -31,22 +31,11 @@ def run(
     limit: float | None = None,
     keep_going: bool = False,
 ) -> list[Record]:
-    """The records of some cells, in their order; those that ``store`` has already are not run again.
+    """The records of some cells, in their order; cells with a record in ``store`` are not run again.
 
-    Parameters
-    ----------
-    cells : sequence of Cell
-        What to measure.
-    store : RecordStore, optional
-        Where finished cells are kept.
-    progress : callable, optional
-        Called as ``progress(cell, n_done)`` with the number of tasks done, from 0 to all of them.
-    limit : float, optional
-        Seconds of prediction after which a cell is stopped. Its record has the tasks that were done; a higher limit
-        continues from there, on the same machine and code.
-    keep_going : bool
-        Whether to record a method that raises an error as failed and run the others. If all fail, the first error is
-        raised.
+    A cell is stopped after ``limit`` seconds of prediction. Its record has the tasks that were done; a higher limit
+    continues from there, on the same machine and code. With ``keep_going``, a method that raises an error is recorded
+    as failed, and the others run; if all fail, the first error is raised.
     """
     if store is not None and (done := sum(cell.key in store for cell in cells)):
         _log.info("%d of %d cells are in %s and are not run again.", done, len(cells), store.folder)
@@ -54,7 +43,12 @@ def run(
     first_error: Exception | None = None
     for cell in cells:
         try:
-            records.append(_finished(cell, store, progress or no_progress, limit))
+            record = store.get(cell.key) if store else None
+            if record is None or not (record.whole or (limit is not None and record.seconds >= limit)):
+                record = _measure(cell, progress or no_progress, limit, record)
+                if store:
+                    store.put(record)
+            records.append(record)
         except Exception as error:
             if not keep_going:
                 raise
@@ -66,23 +60,15 @@ def run(
     return records
 
 
-def _finished(cell: Cell, store: RecordStore | None, progress: Progress, limit: float | None) -> Record:
-    """The record of a cell from the store, or measured as far as the limit allows."""
-    begun = store.get(cell.key) if store else None
-    if begun is not None and (begun.whole or (limit is not None and begun.seconds >= limit)):
-        return begun
-    record = _measure(cell, progress, limit, begun)
-    if store:
-        store.put(record)
-    return record
-
-
 def _measure(cell: Cell, progress: Progress, limit: float | None, begun: Record | None) -> Record:
     """Run one cell, from the start or from where an earlier record of it stopped."""
     features, tasks = cell.episodes.features.features, cell.episodes.tasks
     move = mover(cell.device)
-    if begun is not None and not _same_origin(begun, environment.stamp(cell.device)):
-        begun = None  # a record has one stamp: all of it is measured by the same code on the same machine
+    if begun is not None:  # a record has one stamp: all of it is measured by the same code on the same machine
+        stamp = environment.stamp(cell.device)
+        versions = {name: begun.versions.get(name) for name in stamp["versions"]}  # others are not loaded yet
+        if (versions, begun.hardware, begun.commit) != (stamp["versions"], stamp["hardware"], stamp["commit"]):
+            begun = None
     accuracies = list(begun.accuracies) if begun else []
     seconds, engine = (begun.seconds, begun.engine) if begun else (0.0, "")
     largest = block_size(cell.device, bytes_per_task(cell.episodes), free_memory(cell.device))
@@ -113,12 +99,6 @@ def _measure(cell: Cell, progress: Progress, limit: float | None, begun: Record 
     return new_record(cell.method, cell.config, accuracies, seconds, engine, limit=stopped)
 
 
-def _same_origin(record: Record, stamp: dict[str, Any]) -> bool:
-    """Whether a record was made by this code on this machine; versions of what is not loaded yet are not compared."""
-    versions = all(record.versions.get(name) == version for name, version in stamp["versions"].items())
-    return versions and record.hardware == stamp["hardware"] and record.commit == stamp["commit"]
-
-
 def block_size(device: str, task_bytes: int, free_bytes: int | None) -> int:
     """How many tasks are predicted at a time: their vectors take at most an eighth of a device's free memory."""
     if device in ("cpu", "torch"):
@@ -130,8 +110,7 @@ def block_size(device: str, task_bytes: int, free_bytes: int | None) -> int:
 def bytes_per_task(episodes: Episodes) -> int:
     """Bytes of the float32 vectors of a task."""
     tasks = episodes.tasks
-    unlabelled = 0 if tasks.unlabelled is None else tasks.unlabelled.shape[1]
-    vectors = tasks.support.shape[1] + tasks.query.shape[1] + unlabelled
+    vectors = sum(rows.shape[1] for rows in (tasks.support, tasks.query, tasks.unlabelled) if rows is not None)
     return 4 * int(vectors) * int(episodes.features.features.shape[1])
 
 

@@ -1,7 +1,4 @@
-"""How methods compare on the same tasks: the best of each column, paired differences, significance and ranks.
-
-Methods that use data of the base classes are compared among themselves, and so are those that use none.
-"""
+"""How methods compare on the same tasks, those that use data of the base classes apart from those that do not."""
 
 from __future__ import annotations
 

@@ -32,10 +32,7 @@ def estimate(values: Values) -> Estimate:
 
 
 def paired_difference(values: Values, baseline: Values) -> Estimate:
-    """Mean of the per-task differences to a baseline on the same tasks, with the interval of these differences.
-
-    Tasks that are hard for both cancel out, so the interval is usually narrower than those of the two means.
-    """
+    """The mean of the per-task differences to a baseline on the same tasks, with the interval of the differences."""
     if len(values) != len(baseline):
         raise ShapeError(
             f"{len(values)} tasks cannot be paired with {len(baseline)}; a paired difference needs the same tasks in "
@@ -56,10 +53,7 @@ def paired_p(values: Values, baseline: Values) -> float:
 
 
 def holm(p_values: Values) -> list[float]:
-    """P-values after Holm's step-down correction, which controls the family-wise error rate.
-
-    The smallest of m is multiplied by m, the next by m - 1 and so on, none below the one before it, none above 1.
-    """
+    """P-values after Holm's step-down correction, which controls the family-wise error rate."""
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
     adjusted = np.empty_like(p)

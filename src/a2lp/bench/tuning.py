@@ -23,8 +23,6 @@ from a2lp.errors import InputError
 from a2lp.features import BaseStatistics, FeatureSet, load
 from a2lp.files import write_text
 
-CLASSES = ("validation", "all")
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sweep:
@@ -49,24 +47,23 @@ class Sweep:
         """Rows are combinations of values, the best first; columns are shots, and their mean."""
         config = self.records[0].config
         names = [f"{record.config['n_shot']}-shot" for record in self._ranked[0][1]]
-        several = len(names) > 1
+        names += ["mean"] if len(names) > 1 else []
         rows = []
-        for rank, (params, members) in enumerate(self._ranked):
-            texts = [plus_minus(*record.accuracy) for record in members]
-            texts += [f"{_mean_over_shots(members):.2f}"] if several else []
+        for rank, (params, records, mean) in enumerate(self._ranked):
+            texts = [*(plus_minus(*record.accuracy) for record in records), f"{mean:.2f}"][: len(names)]
             label = " ".join(f"{name}={value}" for name, value in params.items())
             rows.append(Row(label, tuple(Entry(text, best=rank == 0) for text in texts)))
         group = "" if "preprocess" in self.swept else config["preprocess"]
-        columns = tuple((group, name) for name in [*names, *(["mean"] if several else [])])
+        columns = tuple((group, name) for name in names)
         return Table(f"{config['method']}: {describe(config)}", columns, (Section("accuracy, %", tuple(rows)),))
 
     @cached_property
     def rows(self) -> list[FlatRow]:
         """One flat dictionary for each record, best parameters first, by mean accuracy over the numbers of shots."""
         return [
-            flat_row(record) | {"rank": rank, "mean_over_shots": _mean_over_shots(members)} | params
-            for rank, (params, members) in enumerate(self._ranked, start=1)
-            for record in members
+            flat_row(record) | {"rank": rank, "mean_over_shots": mean} | params
+            for rank, (params, records, mean) in enumerate(self._ranked, start=1)
+            for record in records
         ]
 
     def __repr__(self) -> str:
@@ -76,13 +73,16 @@ class Sweep:
         return f"{to_markdown(self.table)}\n\n{self.classes}"
 
     @cached_property
-    def _ranked(self) -> list[tuple[FlatRow, list[Record]]]:
-        """Records grouped by the swept parameters, the best group first."""
-        groups: dict[str, tuple[FlatRow, list[Record]]] = {}
+    def _ranked(self) -> list[tuple[FlatRow, list[Record], float]]:
+        """The swept parameters, their records, and the mean accuracy over these; the best parameters first."""
+        groups: dict[str, list[Record]] = {}
         for record in self.records:
             params = {name: record.config["params"][name] for name in self.swept}
-            groups.setdefault(json.dumps(params), (params, []))[1].append(record)
-        return sorted(groups.values(), key=lambda group: -_mean_over_shots(group[1]))
+            groups.setdefault(json.dumps(params), []).append(record)
+        means = {params: sum(r.accuracy.mean for r in records) / len(records) for params, records in groups.items()}
+        return [
+            (json.loads(params), groups[params], means[params]) for params in sorted(means, key=lambda p: -means[p])
+        ]
 
 
 def sweep(
@@ -128,8 +128,7 @@ def sweep(
         require_name("method or sampler with parameters", name, [method, sampler])
     if not grid:
         raise InputError(
-            "the grid is empty; a sweep needs something to vary. Give a parameter and its values, such as "
-            "--grid alpha=0.5,0.8."
+            "the grid is empty; a sweep needs a parameter to vary. Give one, such as --grid alpha=0.5,0.8."
         )
     store = None if out is None else RecordStore(out, ("sweep.md",))
     vectors, sentence = tuning_set(features, classes)
@@ -148,7 +147,7 @@ def sweep(
 
 def tuning_set(source: str, which: str = "validation") -> tuple[FeatureSet, str]:
     """The features that ``sweep`` uses, and a sentence that states which classes they have."""
-    require_name("choice of classes", which, CLASSES)
+    require_name("choice of classes", which, ("validation", "all"))
     features = load(source)
     if features.about.get("split") in ("val", "validation"):
         return features, f"Tuned on the {features.n_classes} validation classes of {features.name}."
@@ -167,9 +166,7 @@ def tuning_set(source: str, which: str = "validation") -> tuple[FeatureSet, str]
 
 def _half(features: FeatureSet) -> tuple[FeatureSet, str]:
     if features.labels is None:
-        raise InputError(
-            f"features {features.name!r} have no labels; parameters are chosen on labelled classes. Add labels."
-        )
+        raise InputError(f"features {features.name!r} have no labels, and parameters are tuned on classes. Add labels.")
     values = np.unique(features.labels)
     if len(values) < 4:
         raise InputError(
@@ -178,19 +175,11 @@ def _half(features: FeatureSet) -> tuple[FeatureSet, str]:
         )
     chosen = np.sort(np.random.default_rng(0).permutation(values)[: len(values) // 2])
     rows = np.isin(features.labels, chosen)
-    half = dataclasses.replace(
-        features,
-        features=features.features[rows],
-        labels=features.labels[rows],
-        files=None if features.files is None else tuple(np.array(features.files)[rows].tolist()),
-        name=f"{features.name}[half]",
-    )
+    files = None if features.files is None else tuple(itertools.compress(features.files, rows))
+    vectors, labels = features.features[rows], features.labels[rows]
+    half = dataclasses.replace(features, features=vectors, labels=labels, files=files, name=f"{features.name}[half]")
     names = ", ".join(features.class_name(int(c)) for c in chosen[:3])
     return half, (
         f"{features.name} has no validation classes. Tuned on a fixed half of its classes, {len(chosen)} of "
         f"{len(values)} ({names}, ...): an accuracy on all classes afterwards is not a clean test result."
     )
-
-
-def _mean_over_shots(records: Sequence[Record]) -> float:
-    return sum(record.accuracy.mean for record in records) / len(records)
