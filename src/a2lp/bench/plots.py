@@ -173,8 +173,12 @@ def gains(series: Sequence[GainSeries], rows: Sequence[str], columns: Sequence[s
                 [y + 0.18 * (place - 1.5) for y, _, _ in shown],
                 xerr=[np.nan_to_num(ci95) for _, _, ci95 in shown],
                 fmt="o" if filled else "D",
-                markersize=5, capsize=2, color=colour, markerfacecolor=colour if filled else "white", label=label,
-            )  # fmt: skip
+                markersize=5,
+                capsize=2,
+                color=colour,
+                markerfacecolor=colour if filled else "white",
+                label=label,
+            )
         axes.set(title=column, xlabel=xlabel)
         axes.set_yticks(range(len(rows)), rows)
         axes.grid(axis="x", color="#dddddd")

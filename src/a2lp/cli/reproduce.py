@@ -1,4 +1,4 @@
-"""``a2lp reproduce``: all cells of the paper's tables that the features at hand allow."""
+"""``a2lp reproduce``: all cells of the paper's tables for which there are features."""
 
 from __future__ import annotations
 
@@ -8,20 +8,15 @@ from typing import Annotated
 import typer
 
 from a2lp.cli import options
+from a2lp.cli.options import option
+
+DATA_HELP = "Folder of feature files such as cub_resnet12_test.npz, beside the bundled sets; may be repeated."
+OUT_HELP = "Folder for records, tables and report; an interrupted run continues."
 
 
 def reproduce(
-    data: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="Folder of feature files such as cub_resnet12_test.npz, beside the bundled sets; may be repeated.",
-            metavar="DIR",
-        ),
-    ] = None,
-    out: Annotated[
-        str,
-        typer.Option(help="Folder for records, tables and report; an interrupted run continues.", metavar="DIR"),
-    ] = "results",
+    data: Annotated[list[Path] | None, option(DATA_HELP, "DIR")] = None,
+    out: Annotated[str, option(OUT_HELP, "DIR")] = "results",
     tasks: options.Tasks = 1000,
 ) -> None:
     """Run every cell of the paper's tables that the features allow, then write the tables and a report.
