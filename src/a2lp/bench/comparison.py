@@ -20,7 +20,7 @@ from a2lp.bench.tables import FlatRow, Table, to_csv, to_markdown
 from a2lp.checks import require_name, require_number, shown
 from a2lp.errors import A2LPWarning, InputError, MissingExtraError
 from a2lp.features import BaseStatistics, FeatureSet, load, load_base
-from a2lp.features.bundled import base_of
+from a2lp.features.statistics import base_of
 from a2lp.files import write_text
 from a2lp.methods.registry import list_methods as registered
 from a2lp.tasks.lists import TaskList
