@@ -174,19 +174,17 @@ def _self_test(progress: Callable[[str], object]) -> Iterator[Check]:
                     continue
                 progress(f"{name}: {engine}, {arrays}, {precision}")
                 tasks = kinds[arrays](support.astype(precision)), labels, kinds[arrays](query.astype(precision))
-                start = time.perf_counter()
+                start, difference, note = time.perf_counter(), None, ""
                 try:
                     found = _probabilities(method(engine=engine, **params), *tasks)
+                    difference = float(np.abs(found - expected).max())
                 except InputError:  # fused_cuda has one precision only
                     continue
                 except Exception as error:  # any error is a result of the test
-                    seconds, note = time.perf_counter() - start, f"{type(error).__name__}: {error}"
-                    yield Check(name, engine, arrays, precision, None, seconds, False, note)
-                    continue
+                    note = f"{type(error).__name__}: {error}"
                 seconds = time.perf_counter() - start
-                difference = float(np.abs(found - expected).max())
-                passed = difference <= TOLERANCES[precision]  # False for NaN
-                yield Check(name, engine, arrays, precision, difference, seconds, passed)
+                passed = difference is not None and difference <= TOLERANCES[precision]  # False for NaN
+                yield Check(name, engine, arrays, precision, difference, seconds, passed, note)
 
 
 def _probabilities(method: LoopMethod, support: Any, labels: Any, query: Any) -> np.ndarray[Any, Any]:

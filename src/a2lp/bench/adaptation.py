@@ -110,9 +110,8 @@ def task_picture(cell: Cell, index: int) -> TaskPicture:
     queries = points[batch.n_support : batch.n_support + batch.n_query]
     centre = points.mean(axis=0)
     _, sizes, axes = np.linalg.svd(points - centre, full_matrices=False)
-    before_2d, after_2d, queries_2d = (
-        (x - centre) @ axes[:2].T for x in (before.anchors[0], after.anchors[0], queries)
-    )
+    vectors = (before.anchors[0], after.anchors[0], queries)
+    before_2d, after_2d, queries_2d = ((x - centre) @ axes[:2].T for x in vectors)
     labels = tasks.query_labels[0]
     explained = float((sizes[:2] ** 2).sum() / (sizes**2).sum())
     right = (before.labels[0] == labels, after.labels[0] == labels)

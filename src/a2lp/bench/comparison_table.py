@@ -71,10 +71,7 @@ def comparison_table(standings: Sequence[Standing], baseline: str | None = None)
     for members, suffix in kinds:
         if len({one.method for one in members}) > (1 if baseline is None else 2):  # of two, one difference is all
             sections.append(section(f"difference to the best{suffix}", members, _to_best))
-            rank = section(
-                f"mean rank{suffix}", members, lambda s: Entry("" if math.isnan(s.rank) else f"{s.rank:.2f}")
-            )
-            sections.append(rank)
+            sections.append(section(f"mean rank{suffix}", members, _rank))
     sections.append(section("seconds per 1000 tasks", standings, _seconds))
     heads = [("", "assumes")] if assumes else []
     heads += [(_group(column, standings), f"{column.n_shot}-shot") for column in columns]
@@ -139,6 +136,10 @@ def _to_best(one: Standing) -> Entry:
     if one.best is one.record:
         return Entry("best")
     return Entry(plus_minus(*one.difference, sign=True) + ("*" if one.p_value < SIGNIFICANT else ""))
+
+
+def _rank(one: Standing) -> Entry:
+    return Entry("" if math.isnan(one.rank) else f"{one.rank:.2f}")
 
 
 def _seconds(one: Standing) -> Entry:

@@ -127,8 +127,7 @@ def _one_origin(
 
     chosen = {name: max(found, key=lambda each: precedence(found[each])) for name, found in groups.items()}
     kept = [(cell, record) for cell, record in candidates if record.config[origin] == chosen[group(cell)]]
-    if len(kept) < len(candidates):
-        left_out[f"other records of the same cells have more tasks or are later ({origin})"] += len(candidates) - len(
-            kept
-        )
+    dropped = len(candidates) - len(kept)
+    if dropped:
+        left_out[f"other records of the same cells have more tasks or are later ({origin})"] += dropped
     return kept

@@ -125,12 +125,10 @@ def _differences(standings: Sequence[Standing], baseline: str | None) -> list[Fi
         others = [other.record for other in whole if other.method == baseline and other.family == one.family]
         if others:
             pairs[_column(one)] = (one.record, others[0])
+    if not pairs:
+        return []
     caption = "Both methods ran on the same tasks. Dashed: the mean difference."
-    return (
-        [Figure(f"Task by task: {focus} minus {baseline}", caption, plots.svg(plots.differences, pairs))]
-        if pairs
-        else []
-    )
+    return [Figure(f"Task by task: {focus} minus {baseline}", caption, plots.svg(plots.differences, pairs))]
 
 
 def _adaptation(comparison: Comparison, store: RecordStore, progress: Progress) -> list[Figure]:

@@ -72,9 +72,7 @@ def _find_features(folders: Sequence[Path]) -> dict[FeatureSource, FeatureSet]:
             features = load(path)
             source = feature_source(features.name, features.about)
             if source is None:
-                raise InputError(
-                    f"neither the name nor the about of {path} names novel classes of the paper's datasets."
-                )
+                raise InputError(f"neither name nor about of {path} refers to novel classes of the paper's datasets.")
             novel = NOVEL_CLASSES[source.dataset]
             if features.n_classes != novel:
                 classes = f"{features.n_classes} classes; {source.title} has {novel} novel ones"

@@ -80,9 +80,8 @@ class Sweep:
             params = {name: record.config["params"][name] for name in self.swept}
             groups.setdefault(json.dumps(params), []).append(record)
         means = {params: sum(r.accuracy.mean for r in records) / len(records) for params, records in groups.items()}
-        return [
-            (json.loads(params), groups[params], means[params]) for params in sorted(means, key=lambda p: -means[p])
-        ]
+        best_first = sorted(means, key=lambda params: -means[params])
+        return [(json.loads(params), groups[params], means[params]) for params in best_first]
 
 
 def sweep(
@@ -127,9 +126,7 @@ def sweep(
     for name in params:
         require_name("method or sampler with parameters", name, [method, sampler])
     if not grid:
-        raise InputError(
-            "the grid is empty; a sweep needs a parameter to vary. Give one, such as --grid alpha=0.5,0.8."
-        )
+        raise InputError("the grid is empty; a sweep varies a parameter. Give one, such as --grid alpha=0.5,0.8.")
     store = None if out is None else RecordStore(out, ("sweep.md",))
     vectors, sentence = tuning_set(features, classes)
     sizes = {"n_tasks": n_tasks, "n_way": n_way, "n_query": n_query}

@@ -63,21 +63,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (
-    classify,
-    suggest,
-    bench,
-    methods,
-    sweep,
-    tables,
-    reproduce,
-    train,
-    meta_train,
-    embed,
-    convert,
-    doctor,
-):
-    app.command()(_command)
+for _run in (classify, suggest, bench, methods, sweep, tables, reproduce, train, meta_train, embed, convert, doctor):
+    app.command()(_run)
 
 
 def _print_version(wanted: bool) -> None:

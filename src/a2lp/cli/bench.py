@@ -9,6 +9,10 @@ import typer
 from a2lp.cli import options
 from a2lp.cli.options import option
 
+SAVE_HELP = "Write the tasks; with several shots or samplers, one FILE_1shot.npz and so on for each."
+BASELINE_HELP = "Method that differences are taken to; lp if it runs, else the first; none for all."
+LIMIT_HELP = "Stop a cell after so many seconds of prediction, and compare on the tasks that it did."
+
 
 def bench(
     features: options.Features = "cub",
@@ -23,16 +27,9 @@ def bench(
     preprocess: Annotated[str, option("Of own (each method's), l2, plc, cl2n, whiten and none.", "LIST")] = "own",
     seed: options.Seed = None,
     tasks_file: Annotated[str | None, option("Run exactly the tasks of this .npz file.", "FILE")] = None,
-    save_tasks: Annotated[
-        str | None,
-        option("Write the tasks; with several shots or samplers, one FILE_1shot.npz and so on for each.", "FILE"),
-    ] = None,
-    baseline: Annotated[
-        str | None, option("Method that differences are taken to; lp if it runs, else the first; none for all.")
-    ] = None,
-    limit_seconds: Annotated[
-        float | None, option("Stop a cell after so many seconds of prediction, and compare on the tasks that it did.")
-    ] = None,
+    save_tasks: Annotated[str | None, option(SAVE_HELP, "FILE")] = None,
+    baseline: Annotated[str | None, option(BASELINE_HELP)] = None,
+    limit_seconds: Annotated[float | None, option(LIMIT_HELP)] = None,
     set_: options.Settings = [],  # noqa: B006  typer copies it
     base: options.Base = None,
     engine: options.Engine = "auto",
@@ -42,8 +39,8 @@ def bench(
 ) -> None:
     """Compare methods on the same tasks: accuracy, paired differences, ranks, seconds.
 
-    Lists are separated by commas. With --format csv or json, stdout has that document alone. A method that fails is
-    noted, and the others go on.
+    Lists are separated by commas. With --format csv or json, stdout has that document alone. If a method fails, this is
+    noted, and the others run.
     """
     options.require_name("format", format, options.FORMATS)
     names = options.names(methods, "--methods")

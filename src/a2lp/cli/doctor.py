@@ -25,7 +25,7 @@ def doctor(
     dims: Annotated[int, option("Length of a vector.")] = 640,
     format: Annotated[str, option("What is printed: table or json.", "NAME")] = "table",
 ) -> None:
-    """Look at this machine, say which engine a task would run on and why, and try each engine.
+    """Examine this machine, report which engine a task would run on and why, and test each engine.
 
     Every engine of every method with an inner loop is compared with the plainest one, in float64, on a few small random
     tasks. The first run compiles the kernels and takes a minute. The exit code is 1 if an engine is wrong.
@@ -58,9 +58,8 @@ def _print(report: Report) -> None:
     console.print(_rows(facts.items()))
     shape = "{ways}-way {shots}-shot, {queries} queries a class, {dims} dimensions, float32".format(**report.task)
     console.print(Text(f"\nEngine for {shape}", style="bold"))
-    console.print(
-        _rows((one.arrays, f"{one.engine}: {one.reason}" if one.engine else one.reason) for one in report.choices)
-    )
+    chosen = ((one.arrays, f"{one.engine}: {one.reason}" if one.engine else one.reason) for one in report.choices)
+    console.print(_rows(chosen))
     console.print(Text("\nCompiled kernels", style="bold"))
     console.print(_rows(report.kernels.items()))
     title = f"Each engine against the plainest one: largest difference of probabilities after {STEPS} steps"

@@ -33,9 +33,7 @@ def embed(
     ] = "efficientnet_lite0",
     weights: Annotated[Path | None, option("The backbone's weights: .safetensors, .pth.tar or .tar.", "FILE")] = None,
     view: Annotated[str | None, option(VIEW_HELP, "RESIZE/CROP[/SIZE]")] = None,
-    dataset: Annotated[
-        str | None, option("The dataset, where its splits are not clear from its layout.", "NAME")
-    ] = None,
+    dataset: Annotated[str | None, option("The dataset, if its splits are not clear from its layout.", "NAME")] = None,
     split: Annotated[str | None, option("train, val or test, for datasets with splits.", "NAME")] = None,
     out: Annotated[Path, option("The feature file to write (.npz, float16).", "FILE")] = Path("features.npz"),
     flip: Annotated[bool, option(FLIP_HELP, None, "--flip/--no-flip")] = True,

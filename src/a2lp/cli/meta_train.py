@@ -22,7 +22,7 @@ def meta_train(
     features: Annotated[str, option("Labelled features of the base classes.", "NAME|FILE")],
     out: Annotated[Path, option("The .safetensors file to write; a killed run continues.", "FILE")],
     val: Annotated[str | None, option(VAL_HELP, "NAME|FILE")] = None,
-    shots: Annotated[str, option("Labelled examples per class; steps take them by turns.", "LIST")] = "1,5",
+    shots: Annotated[str, option("Labelled examples per class; steps alternate between them.", "LIST")] = "1,5",
     ways: Annotated[int, option("Classes of an episode.")] = 5,
     queries: Annotated[int, option("Queries per class.")] = 15,
     spread: Annotated[float, option(SPREAD_HELP)] = 0.6,

@@ -25,20 +25,15 @@ Ways = Annotated[int, option("Classes of a task.")]
 Queries = Annotated[int, option("Queries per class; for dirichlet and k_eff, on average.")]
 Tasks = Annotated[int, option("How many tasks.")]
 SAMPLER_HELP = "How tasks are drawn: balanced, dirichlet, k_eff, semi_supervised or authors."
-Seed = Annotated[
-    int | None, option("Seed of the tasks; 0 by default. Tasks of authors.dataset have its published seed.")
-]
+Seed = Annotated[int | None, option("Seed of the tasks; 0 by default, or the published one of authors.dataset.")]
 Settings = Annotated[
     list[str], option("A parameter of a method or sampler; may be repeated.", "NAME.PARAM=VALUE", "--set")
 ]
-Base = Annotated[
-    str | None,
-    option(
-        "Features of the base classes, or their statistics, for cl2n, whiten and methods that need them; bundled sets "
-        "bring theirs.",
-        "NAME|FILE",
-    ),
-]
+BASE_HELP = (
+    "Features of the base classes, or their statistics, for cl2n, whiten and methods that need them; bundled sets have "
+    "their own."
+)
+Base = Annotated[str | None, option(BASE_HELP, "NAME|FILE")]
 Engine = Annotated[str, option("Engine of the methods that have one.")]
 Device = Annotated[str, option("cpu (NumPy), torch (torch on the CPU), or cuda.")]
 Out = Annotated[str | None, option("Folder for records, table and report; an interrupted run continues.", "DIR")]

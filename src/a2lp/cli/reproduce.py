@@ -19,15 +19,14 @@ def reproduce(
     out: Annotated[str, option(OUT_HELP, "DIR")] = "results",
     tasks: options.Tasks = 1000,
 ) -> None:
-    """Run every cell of the paper's tables that the features allow, then write the tables and a report.
+    """Run every cell of the paper's tables for which there are features, then write the tables and a report.
 
-    Files are named after dataset (mini, tiered, cifar_fs, cub), network and split, or say these in their `about`.
+    Files are named after dataset (mini, tiered, cifar_fs, cub), network and split, or have these in their `about`.
     """
     from a2lp.bench import reproduce
     from a2lp.cli.output import progress_bar
 
     with progress_bar("reproduce") as progress:
         found = reproduce(data or (), out, n_tasks=tasks, progress=progress)
-    typer.echo(
-        f"{len(found.records)} cells are in {out}: see reproduction.html there, or `a2lp tables --records {out}`."
-    )
+    count = len(found.records)
+    typer.echo(f"{count} cells are in {out}: see reproduction.html there, or `a2lp tables --records {out}`.")

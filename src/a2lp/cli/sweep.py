@@ -9,19 +9,17 @@ import typer
 from a2lp.cli import options
 from a2lp.cli.options import option
 
+CLASSES_HELP = (
+    "validation: those of the set, or of the file beside it, or a fixed half of the classes. all: every class; the "
+    "result is then not a test result."
+)
+
 
 def sweep(
     grid: Annotated[list[str], option("A parameter and its values; may be repeated.", "PARAM=VALUE,VALUE")],
     method: Annotated[str, option("The method; see `a2lp methods`.")] = "a2lp",
     features: options.Features = "cub",
-    classes: Annotated[
-        str,
-        option(
-            "validation: those of the set, or of the file beside it, or a fixed half of the classes. all: every class; "
-            "the result is then no test result.",
-            "validation|all",
-        ),
-    ] = "validation",
+    classes: Annotated[str, option(CLASSES_HELP, "validation|all")] = "validation",
     shots: options.Shots = "1,5",
     ways: options.Ways = 5,
     queries: options.Queries = 15,

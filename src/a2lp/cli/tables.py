@@ -11,20 +11,18 @@ import typer
 from a2lp.cli.options import option, require_name
 
 RESULTS = "results"
+RECORDS_HELP = f"Folder of an earlier --out; {RESULTS} where there is one, else published numbers alone."
 
 
 def tables(
-    records: Annotated[
-        str | None,
-        option(f"Folder of an earlier --out; {RESULTS} where there is one, else published numbers alone.", "DIR"),
-    ] = None,
+    records: Annotated[str | None, option(RECORDS_HELP, "DIR")] = None,
     table: Annotated[str, option("1, 2, 3 or all.", "NUMBER")] = "all",
     format: Annotated[str, option("What is printed: terminal, markdown, latex or html.", "NAME")] = "terminal",
-    trace: Annotated[bool, option("List the record of every number of ours instead.", None, "--trace")] = False,
+    trace: Annotated[bool, option("List the record of each of our numbers instead.", None, "--trace")] = False,
 ) -> None:
     """Print the paper's tables: published numbers, and beside them ours, from records.
 
-    A cell of ours without a record is a dash, and the command that would fill it is below the table.
+    Where we have no record there is a dash, and the command that measures the cell is below the table.
     """
     require_name("table", table, ("1", "2", "3", "all"))
     require_name("format", format, ("terminal", "markdown", "latex", "html"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def read_npy(path: Path) -> Fields:
     if about.exists():
         fields |= classes_and_about(read_json(about, "class names and a description (JSON)"), about.name)
     labels = fields.get("labels", [])
-    if "classes" not in fields and labels and all(_is_number(label) for label in labels):
+    if "classes" not in fields and labels and all(re.fullmatch("0|[1-9][0-9]{0,17}", label) for label in labels):
         fields["labels"] = [int(label) for label in labels]
     return fields
 
@@ -101,7 +102,3 @@ def _read_csv(path: Path) -> Fields:
     if not found:
         raise InputError(f"{path.name}: expected columns `label` and/or `file` in line 1; found {listed(names)}.")
     return {key: [row[i] for _, row in rows] for key, i in found.items()}
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and (text == "0" or text[0] != "0") and len(text) < 19

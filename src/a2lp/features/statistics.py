@@ -76,9 +76,7 @@ class BaseStatistics:
             object.__setattr__(self, name, values)
         c = shapes["class_means"][0]
         if self.count is not None and not self.count >= c:
-            raise InputError(
-                f"count={self.count} is less than the number of classes, {c}. Correct it, or leave it out."
-            )
+            raise InputError(f"count={self.count} is less than the number of classes, {c}. Correct or omit it.")
 
     def __repr__(self) -> str:
         c, d = self.class_means.shape

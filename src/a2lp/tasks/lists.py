@@ -148,9 +148,8 @@ def _integers(name: str, value: Any) -> Rows:
         raise InputError(f"{name} holds {array.dtype} values; row numbers and labels are integers. Convert it first.")
     for value in (int(array.min()), int(array.max())) if array.size else ():
         if not 0 <= value < _MOST:
-            raise InputError(
-                f"{name} holds {value}; row numbers and labels count from 0 and are below {_MOST}. Renumber them."
-            )
+            rule = f"row numbers and labels count from 0 and are below {_MOST}"
+            raise InputError(f"{name} holds {value}; {rule}. Renumber them.")
     return array.astype(np.int64)
 
 
