@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from a2lp.arrays import chunks, to_numpy
-from a2lp.bench.protocol import Cell, Episodes
+from a2lp.bench.protocol import Cell
 from a2lp.bench.records import Record, RecordStore, content_key
 from a2lp.bench.run import Progress, mover, new_record
 from a2lp.bench.statistics import Matrix, estimate
@@ -41,7 +41,7 @@ def adaptation(cell: Cell, store: RecordStore | None, progress: Progress) -> Rec
     The curves are in the record's ``trace``: ``steps``, ``accuracy`` and its ``ci95``, ``loss``, ``shift`` (mean
     distance of the anchors from where they started) and ``norm`` (their mean length).
     """
-    cell = dataclasses.replace(cell, episodes=Episodes(cell.episodes.features, cell.episodes.tasks[:TASKS]))
+    cell = dataclasses.replace(cell, episodes=cell.episodes.head(TASKS))
     config = cell.config | {"study": "adaptation", "points": POINTS}
     if store and (stored := store.get(content_key(config))):
         return stored

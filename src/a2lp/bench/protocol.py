@@ -37,6 +37,10 @@ class Episodes:
     def __post_init__(self) -> None:
         self.tasks.check(len(self.features.features), f"features {self.features.name!r}")
 
+    def head(self, n_tasks: int) -> Episodes:
+        """The first tasks only."""
+        return Episodes(self.features, self.tasks[:n_tasks])
+
     @cached_property
     def config(self) -> dict[str, Any]:
         """What identifies the tasks and their vectors."""
