@@ -1,4 +1,4 @@
-"""What this machine has, which engine would run here and why, and whether each engine computes what it should."""
+"""The hardware, the engine that is chosen here and why, and whether each engine computes correct results."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from a2lp.engines.contract import Points, Settings
 from a2lp.environment import hardware
 from a2lp.errors import InputError
 from a2lp.features.statistics import BaseStatistics
+from a2lp.kernels import compiler, simd
 from a2lp.methods.base import LoopMethod
 from a2lp.methods.registry import loop_methods
 from a2lp.tasks.batch import TaskBatch
 
 PACKAGES = ("numpy", "scipy", "numba", "torch")
-# of probabilities, after STEPS steps; where gradients are next to nothing, rounding decides the direction of a step
+# of probabilities, after STEPS steps; where gradients are almost zero, rounding decides the direction of a step
 TOLERANCES = {"float64": 1e-6, "float32": 1e-2}
 STEPS = 20
 ARRAYS = {"batched": ("NumPy", "torch CPU", "torch CUDA"), "fused_cpu": ("NumPy",), "fused_cuda": ("torch CUDA",)}
 
 
 class Choice(NamedTuple):
-    """What ``engine="auto"`` does with one kind of arrays."""
+    """The engine that ``engine="auto"`` chooses for one kind of arrays; None if these cannot be made here."""
 
     arrays: str
     engine: str | None
@@ -38,32 +39,20 @@ class Choice(NamedTuple):
 
 
 class Check(NamedTuple):
-    """An engine of a method against the slowest and plainest one, in float64.
-
-    Attributes
-    ----------
-    method, engine, arrays, precision : str
-    difference : float or None
-        Largest difference of the probabilities after ``STEPS`` steps; None if the engine raised an error.
-    seconds : float
-        Of the first call, which is the one that compiles.
-    passed : bool
-    note : str
-        What went wrong.
-    """
+    """A comparison of an engine of a method with the method's slowest and plainest one, in float64."""
 
     method: str
     engine: str
     arrays: str
     precision: str
-    difference: float | None
-    seconds: float
+    difference: float | None  # the largest of the probabilities after STEPS steps; None if the engine raised an error
+    seconds: float  # of the first call, which compiles
     passed: bool
-    note: str = ""
+    note: str = ""  # the error
 
 
 class Report(NamedTuple):
-    """Everything that the doctor found."""
+    """The result of ``examine``."""
 
     machine: dict[str, Any]
     versions: dict[str, str | None]
@@ -83,28 +72,32 @@ def examine(
     shots: int = 1,
     queries: int = 15,
     dims: int = 640,
-    progress: Callable[[str], object] = lambda what: None,
+    progress: Callable[[str], object] = lambda _: None,
 ) -> Report:
-    """Look at the machine, choose engines of A2LP for tasks of a shape, and try each engine of each method.
+    """Examine the machine, choose engines of A2LP for tasks of a shape, and test each engine of each method.
 
     Parameters
     ----------
     ways, shots, queries, dims : int
-        Classes of a task, labelled vectors and queries of a class, and the length of a vector.
+        Classes of a task, labelled vectors and queries per class, and the length of a vector.
     progress : callable, optional
-        Called with what is tried next: the first call of an engine may compile for some seconds.
+        Called with the name of each test before it runs; the first one of an engine may compile for some seconds.
     """
     task = {"ways": ways, "shots": shots, "queries": queries, "dims": dims}
     for name, value in task.items():
         require_whole(name, value, 1, "The paper has 5 ways, 1 or 5 shots, 15 queries a class and 640 dimensions.")
     checks = list(_self_test(progress))
-    machine = {**hardware("cpu"), "vectors": vector_instructions(), "gpu": _gpu()}
+    torch = _torch()
+    gpu = str(torch.cuda.get_device_name()) if torch is not None and torch.cuda.is_available() else None
+    machine = {**hardware("cpu"), "vectors": vector_instructions(), "gpu": gpu}
     del machine["device"]
-    return Report(machine, versions(), task, _choices(**task), checks, _kernel_state())
+    folder = compiler.folder()
+    kernels = "none that can be written: kernels are compiled in every process" if folder is None else str(folder)
+    return Report(machine, _versions(), task, _choices(**task), checks, {"folder": kernels})
 
 
-def versions() -> dict[str, str | None]:
-    """Versions of a2lp and of what it computes with; None for what is not installed."""
+def _versions() -> dict[str, str | None]:
+    """Versions of a2lp and of the packages that it computes with; None for what is not installed."""
     found: dict[str, str | None] = {"a2lp": __version__}
     for name in PACKAGES:
         try:
@@ -116,13 +109,10 @@ def versions() -> dict[str, str | None]:
 
 def vector_instructions() -> str:
     """The vector instructions that ``fused_cpu`` is compiled to."""
-    from a2lp.kernels import simd
-
-    features = simd.cpu_features()
+    features = simd.cpu_features().split(",")
     known = {"+avx512f": "AVX-512", "+avx2": "AVX2", "+avx": "AVX", "+neon": "NEON (untested)"}
-    name = next(
-        (name for feature, name in known.items() if feature in features.split(",")), "the compiler's own choice"
-    )
+    found = [name for feature, name in known.items() if feature in features]
+    name = found[0] if found else "the compiler's own choice"
     return f"{name}, blocks of {simd.VECTOR_BYTES // 4} float32"
 
 
@@ -135,32 +125,23 @@ def _torch() -> Any:
     return torch
 
 
-def _gpu() -> str | None:
-    torch = _torch()
-    return str(torch.cuda.get_device_name()) if torch is not None and torch.cuda.is_available() else None
-
-
-def _kinds() -> dict[str, tuple[Callable[[Any], Any] | None, str]]:
-    """Kinds of arrays: how NumPy's become those, or None and why that cannot be done here."""
+def _kinds() -> dict[str, Callable[[Any], Any] | str]:
+    """Kinds of arrays, each with a function that converts NumPy's to it, or with the reason why there is none here."""
     torch = _torch()
     if torch is None:
-        missing = "torch is not installed" if versions()["torch"] is None else "torch is installed but does not load"
-        return {"NumPy": (np.asarray, ""), "torch CPU": (None, missing), "torch CUDA": (None, missing)}
-    on_gpu = (lambda x: torch.asarray(x).cuda()) if torch.cuda.is_available() else None
-    return {
-        "NumPy": (np.asarray, ""),
-        "torch CPU": (torch.asarray, ""),
-        "torch CUDA": (on_gpu, "" if on_gpu else "torch sees no CUDA device"),
-    }
+        missing = "torch is not installed" if _versions()["torch"] is None else "torch is installed but does not load"
+        return {"NumPy": np.asarray, "torch CPU": missing, "torch CUDA": missing}
+    to_gpu = (lambda x: torch.asarray(x).cuda()) if torch.cuda.is_available() else "torch sees no CUDA device"
+    return {"NumPy": np.asarray, "torch CPU": torch.asarray, "torch CUDA": to_gpu}
 
 
 def _choices(ways: int, shots: int, queries: int, dims: int) -> list[Choice]:
     codes = np.arange(ways * shots)[None] % ways
     vectors = np.zeros((1, ways * (shots + queries), dims), np.float32)
     found = []
-    for name, (convert, missing) in _kinds().items():
-        if convert is None:
-            found.append(Choice(name, None, missing))
+    for name, convert in _kinds().items():
+        if isinstance(convert, str):
+            found.append(Choice(name, None, convert))
             continue
         points = Points(convert(vectors), convert(codes), ways, ways * queries)
         engine, reason = select.choose(select.PROPAGATION, "auto", points, Settings())
@@ -178,7 +159,7 @@ def _self_test(progress: Callable[[str], object]) -> Iterator[Check]:
     query = centres[np.arange(b)[:, None], hidden] + 0.8 * rng.normal(size=(b, q, d))
     labels = np.tile(np.arange(c), (b, 1))
     base = BaseStatistics.of(rng.normal(size=(20 * d, d)), np.arange(20 * d) % 20)
-    kinds = {name: convert for name, (convert, _) in _kinds().items() if convert is not None}
+    kinds = {name: convert for name, convert in _kinds().items() if not isinstance(convert, str)}
     for name, method in loop_methods().items():
         quick = {"steps": STEPS, "n_neighbors": 10, "base": base}
         known = {field.name for field in dataclasses.fields(method)}
@@ -193,30 +174,18 @@ def _self_test(progress: Callable[[str], object]) -> Iterator[Check]:
                     continue
                 progress(f"{name}: {engine}, {arrays}, {precision}")
                 tasks = kinds[arrays](support.astype(precision)), labels, kinds[arrays](query.astype(precision))
-                start = time.perf_counter()
+                start, difference, note = time.perf_counter(), None, ""
                 try:
                     found = _probabilities(method(engine=engine, **params), *tasks)
+                    difference = float(np.abs(found - expected).max())
                 except InputError:  # fused_cuda has one precision only
                     continue
-                except Exception as error:  # whatever is wrong with an engine is what the doctor is there to say
-                    seconds, note = time.perf_counter() - start, f"{type(error).__name__}: {error}"
-                    yield Check(name, engine, arrays, precision, None, seconds, False, note)
-                    continue
+                except Exception as error:  # any error is a result of the test
+                    note = f"{type(error).__name__}: {error}"
                 seconds = time.perf_counter() - start
-                difference = float(np.abs(found - expected).max())
-                passed = difference <= TOLERANCES[precision]  # False for NaN
-                yield Check(name, engine, arrays, precision, difference, seconds, passed)
+                passed = difference is not None and difference <= TOLERANCES[precision]  # False for NaN
+                yield Check(name, engine, arrays, precision, difference, seconds, passed, note)
 
 
 def _probabilities(method: LoopMethod, support: Any, labels: Any, query: Any) -> np.ndarray[Any, Any]:
     return to_numpy(method.predict(TaskBatch(support, labels, query)).probabilities)
-
-
-def _kernel_state() -> dict[str, str]:
-    """Where compiled code is kept, and which version of it."""
-    from a2lp.kernels import compiler
-
-    folder = compiler.folder()
-    return {
-        "folder": "none that can be written: kernels are compiled in every process" if folder is None else str(folder)
-    }

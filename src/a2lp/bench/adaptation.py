@@ -1,9 +1,10 @@
-"""What the steps of ``a2lp`` do to a task: curves and a picture for the report."""
+"""How the steps of ``a2lp`` change a task: curves and a picture for the report."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,14 +13,12 @@ from a2lp.arrays import chunks, to_numpy
 from a2lp.bench.protocol import Cell
 from a2lp.bench.records import Record, RecordStore, content_key
 from a2lp.bench.run import Progress, mover, new_record
-from a2lp.bench.statistics import estimate
+from a2lp.bench.statistics import Matrix, estimate
 from a2lp.engines.contract import Step
 from a2lp.preprocess import l2, preprocess
 
-Matrix = np.ndarray[Any, Any]
-
 TASKS = 100  # enough for a curve
-BLOCK = 20  # a progress bar moves after each
+BLOCK = 20  # tasks between two updates of a progress bar
 POINTS = 26  # of a curve
 
 
@@ -42,69 +41,62 @@ def adaptation(cell: Cell, store: RecordStore | None, progress: Progress) -> Rec
     The curves are in the record's ``trace``: ``steps``, ``accuracy`` and its ``ci95``, ``loss``, ``shift`` (mean
     distance of the anchors from where they started) and ``norm`` (their mean length).
     """
-    small = dataclasses.replace(cell, episodes=cell.episodes.head(TASKS))
-    config = small.config | {"study": "adaptation", "points": POINTS}
-    key = content_key(config)
-    record = store.get(key) if store else None
-    if record is None:
-        record = _adaptation(small, config, key, progress)
-        if store:
-            store.put(record)
-    return record
-
-
-def _adaptation(cell: Cell, config: dict[str, Any], key: str, progress: Progress) -> Record:
-    tasks, method = cell.episodes.tasks, cell.method
-    move = mover(cell.device)
+    cell = dataclasses.replace(cell, episodes=cell.episodes.head(TASKS))
+    config = cell.config | {"study": "adaptation", "points": POINTS}
+    if store and (stored := store.get(content_key(config))):
+        return stored
+    tasks, method, move = cell.episodes.tasks, cell.method, mover(cell.device)
     steps = np.unique(np.linspace(0, method.steps - 1, POINTS).round().astype(int))  # type: ignore[attr-defined]
     curves = {name: np.full((len(steps), len(tasks)), np.nan) for name in ("accuracy", "loss", "shift", "norm")}
     begun, engine = time.perf_counter(), ""
     progress(cell, 0)
     for block in chunks(len(tasks), BLOCK):
         part = tasks[block]
-        watch = _Watch(steps, part.query_labels, {name: c[:, block] for name, c in curves.items()})
-        engine = method.predict(move(part.batch(cell.episodes.features.features)), watch).engine
+        callback = _recorder(steps, part.query_labels, {name: curve[:, block] for name, curve in curves.items()})
+        engine = method.predict(move(part.batch(cell.episodes.features.features)), callback).engine
         progress(cell, block.stop)
     for curve in curves.values():
-        for i in range(1, len(steps)):  # a task that stopped early stays as it was
+        for i in range(1, len(steps)):  # a task that stopped early keeps its last value
             curve[i] = np.where(np.isnan(curve[i]), curve[i - 1], curve[i])
     trace = {name: curve.mean(axis=1).tolist() for name, curve in curves.items()}
     trace |= {"steps": steps.tolist(), "ci95": [estimate(row).ci95 for row in curves["accuracy"].tolist()]}
     seconds = time.perf_counter() - begun
-    return new_record(config, key, curves["accuracy"][-1].tolist(), seconds, engine, trace, method=method)
+    record = new_record(method, config, curves["accuracy"][-1].tolist(), seconds, engine, trace=trace)
+    if store:
+        store.put(record)
+    return record
 
 
-class _Watch:
-    """A callback that records accuracy, loss and anchors at some of the steps."""
+def _recorder(steps: Matrix, query_labels: Matrix, curves: dict[str, Matrix]) -> Callable[[Step], None]:
+    """A callback that writes accuracy, loss, shift and norm at some of the steps into ``curves``."""
+    rows = {int(step): row for row, step in enumerate(steps)}
+    start = np.empty(0)
 
-    def __init__(self, steps: Matrix, query_labels: Matrix, curves: dict[str, Matrix]) -> None:
-        self.place = {int(step): i for i, step in enumerate(steps)}
-        self.query_labels = query_labels
-        self.curves = curves
-        self.start = np.empty(0)
-
-    def __call__(self, step: Step) -> None:
-        if step.number not in self.place:
+    def record(step: Step) -> None:
+        nonlocal start
+        if step.number not in rows:
             return
-        i, tasks = self.place[step.number], step.tasks
         anchors = to_numpy(step.anchors)
         if step.number == 0:
-            self.start = anchors
-        s, labels = anchors.shape[1], self.query_labels[tasks]
+            start = anchors
+        s, labels = anchors.shape[1], query_labels[step.tasks]
         z = to_numpy(step.z)[:, s : s + labels.shape[1]]
         right = (z.argmax(axis=-1) == labels) & (z.max(axis=-1) > 0)
-        self.curves["accuracy"][i, tasks] = 100.0 * right.mean(axis=1)
-        self.curves["loss"][i, tasks] = to_numpy(step.losses)
-        self.curves["shift"][i, tasks] = np.linalg.norm(anchors - self.start, axis=-1).mean(axis=1)
-        self.curves["norm"][i, tasks] = np.linalg.norm(anchors, axis=-1).mean(axis=1)
+        where = rows[step.number], step.tasks
+        curves["accuracy"][where] = 100.0 * right.mean(axis=1)
+        curves["loss"][where] = to_numpy(step.losses)
+        curves["shift"][where] = np.linalg.norm(anchors - start, axis=-1).mean(axis=1)
+        curves["norm"][where] = np.linalg.norm(anchors, axis=-1).mean(axis=1)
+
+    return record
 
 
 def most_helped(cell: Cell, record: Record) -> int:
     """Which of the first tasks gained most from adaptation, against the same method without steps."""
     plain = dataclasses.replace(cell.method, steps=0)  # type: ignore[call-arg]
     tasks = cell.episodes.tasks[:TASKS]
-    answers = plain.predict(tasks.batch(cell.episodes.features.features)).labels
-    before = 100.0 * (answers == tasks.query_labels).mean(axis=1)
+    labels = plain.predict(tasks.batch(cell.episodes.features.features)).labels
+    before = 100.0 * (labels == tasks.query_labels).mean(axis=1)
     return int(np.argmax(np.array(record.accuracies[:TASKS]) - before))
 
 
@@ -115,19 +107,12 @@ def task_picture(cell: Cell, index: int) -> TaskPicture:
     method: Any = cell.method
     before, after = dataclasses.replace(method, steps=0).predict(batch), method.predict(batch)
     points = l2(preprocess(method.preprocess, batch.points, method.base))[0]
-    s, q = batch.n_support, batch.n_query
+    queries = points[batch.n_support : batch.n_support + batch.n_query]
     centre = points.mean(axis=0)
     _, sizes, axes = np.linalg.svd(points - centre, full_matrices=False)
-    anchors_before, anchors_after, queries = (
-        (x - centre) @ axes[:2].T for x in (before.anchors[0], after.anchors[0], points[s : s + q])
-    )
-    return TaskPicture(
-        anchors_before,
-        anchors_after,
-        tasks.support_labels[0],
-        queries,
-        tasks.query_labels[0],
-        before.labels[0] == tasks.query_labels[0],
-        after.labels[0] == tasks.query_labels[0],
-        float((sizes[:2] ** 2).sum() / (sizes**2).sum()),
-    )
+    vectors = (before.anchors[0], after.anchors[0], queries)
+    before_2d, after_2d, queries_2d = ((x - centre) @ axes[:2].T for x in vectors)
+    labels = tasks.query_labels[0]
+    explained = float((sizes[:2] ** 2).sum() / (sizes**2).sum())
+    right = (before.labels[0] == labels, after.labels[0] == labels)
+    return TaskPicture(before_2d, after_2d, tasks.support_labels[0], queries_2d, labels, *right, explained)

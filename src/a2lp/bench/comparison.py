@@ -1,4 +1,4 @@
-"""Compare methods on the same tasks, in one call: what ``a2lp bench`` does."""
+"""Compare methods on the same tasks, as ``a2lp bench`` does."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from a2lp.bench.comparison_table import comparison_rows, comparison_table
 from a2lp.bench.protocol import OWN, Cell, Params, draw_episodes, plan, runnable_methods, saved_episodes, write_tasks
 from a2lp.bench.published import METHODS
 from a2lp.bench.records import Record, RecordStore
+from a2lp.bench.report import write_report
 from a2lp.bench.run import Progress, run
 from a2lp.bench.standings import Standing, rank_methods
 from a2lp.bench.tables import FlatRow, Table, to_csv, to_markdown
 from a2lp.checks import require_name, require_number, shown
 from a2lp.errors import A2LPWarning, InputError, MissingExtraError
 from a2lp.features import BaseStatistics, FeatureSet, load, load_base
-from a2lp.features.bundled import BUNDLED, base_of
+from a2lp.features.statistics import base_of
 from a2lp.files import write_text
 from a2lp.methods.registry import list_methods as registered
 from a2lp.tasks.lists import TaskList
 
 ALL = "all"
-FILES = ("table.md", "table.csv", "report.html")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,15 +35,15 @@ class Comparison:
     Attributes
     ----------
     cells : list of Cell
-        What was measured: one method, one preprocessing, one list of tasks each.
+        Each is one method with one preprocessing on one list of tasks.
     records : list of Record
         The result of each cell: the accuracy of every task, seconds, versions, hardware, commit.
     standings : list of Standing
         For each cell the paired difference to the best of its column, whether it is significant, and the mean rank.
     baseline : str or None
-        A method that differences are taken to as well.
+        The method that differences are also taken to.
     report : Path or None
-        The HTML report, where one was written.
+        The HTML report, if one was written.
     """
 
     cells: list[Cell]
@@ -96,9 +96,9 @@ def compare(
     Parameters
     ----------
     features : str, Path or FeatureSet
-        A bundled set, a feature file, or features that were loaded before.
+        A bundled set, a feature file, or loaded features.
     methods : sequence of str, or "all"
-        Names of methods; ``"all"`` takes every one that can run here, and warns of the others.
+        Names of methods; ``"all"`` takes every method that can run here, and warns about the others.
     n_shot, n_way, n_query, n_tasks : int
         Labelled examples per class (one number or several), classes, queries per class (on average), tasks.
     sampler : str or sequence of str
@@ -106,80 +106,69 @@ def compare(
     seed : int, optional
         Of the tasks; 0 by default. The ``authors`` sampler has the published seed of its ``dataset``.
     tasks : TaskList, optional
-        Tasks that were drawn before, in the place of new ones.
+        Tasks to use instead of drawing new ones.
     preprocess : str or sequence of str
         Of ``own`` (each method's default), ``l2``, ``plc``, ``cl2n``, ``whiten``, ``none``.
     params : mapping, optional
         Parameters of methods and samplers by name, as in ``{"a2lp": {"steps": 200}, "k_eff": {"k_eff": 2}}``.
     base : str, Path or BaseStatistics, optional
-        Features or statistics of the base classes, for methods that use them. Bundled sets bring their own.
+        Features or statistics of the base classes, for methods that use them. Bundled sets have their own.
     baseline : str, optional
-        A method that differences are taken to: ``lp`` if it runs, else the first method; none for ``"all"``.
+        The method that differences are taken to: ``lp`` if it runs, else the first method; none for ``"all"``.
     limit : float, optional
         Seconds of prediction after which a cell is stopped; it is compared on the tasks that it did.
     engine, device : str
         Engine of the methods that have one; ``cpu`` (NumPy), ``torch`` (torch on the CPU) or ``cuda``.
-    out : path, optional
-        A folder for records, tables and a report. Cells that have a record there are not run again.
-    save_tasks : path, optional
-        An ``.npz`` file to keep the tasks in; one for each list of tasks where there are several.
+    out, save_tasks : path, optional
+        A folder for records, tables and a report, where cells that have a record are not run again; an ``.npz`` file
+        for the tasks, one for each list of tasks if there are several.
     progress : callable, optional
         Called as ``progress(cell, n_done)``.
     """
     names = list(registered()) if methods == ALL else _listed("methods", methods)
     samplers, preprocessings, params = _listed("sampler", sampler), _listed("preprocess", preprocess), params or {}
-    _check(params, baseline, limit, names, samplers)
-    store = None if out is None else RecordStore(out, FILES)
-    vectors = features if isinstance(features, FeatureSet) else load(features)
-    shots, sizes = _listed("n_shot", n_shot), {"n_way": n_way, "n_query": n_query, "n_tasks": n_tasks}
-    saved = None if tasks is None else [saved_episodes(vectors, tasks)]
-    episodes = saved or draw_episodes(vectors, samplers, shots, params, **sizes, seed=seed)
-    if save_tasks is not None:
-        write_tasks(episodes, save_tasks)
-    statistics = base_statistics(base, features)
-    if methods == ALL:
-        names = runnable_methods(preprocessings, params, statistics)
-    else:
-        baseline = baseline or ("lp" if "lp" in names else names[0])
-    chosen = [(name, params.get(name, {})) for name in names]
-    cells = plan(episodes, chosen, preprocessings, base=statistics, engine=engine, device=device)
-    records = run(cells, store, progress, limit=limit, keep_going=True)
-    found = Comparison(cells, records, rank_methods(cells, records), baseline)
-    return found if store is None else _write(found, store, progress)
-
-
-def _check(
-    params: Mapping[str, Params], baseline: str | None, limit: float | None, names: list[str], samplers: list[str]
-) -> None:
     for name in params:
         require_name("method or sampler with parameters", name, [*names, *samplers])
     if baseline is not None:
         require_name("baseline", baseline, names)
     if limit is not None:
         require_number("limit", limit, "a positive number of seconds", lambda v: v > 0, "Leave it out for no limit.")
+    store = None if out is None else RecordStore(out, ("table.md", "table.csv", "report.html"))
+    vectors = features if isinstance(features, FeatureSet) else load(features)
+    shots = _listed("n_shot", n_shot)
+    sizes: dict[str, Any] = {"n_way": n_way, "n_query": n_query, "n_tasks": n_tasks, "seed": seed}
+    episodes = [saved_episodes(vectors, tasks)] if tasks else draw_episodes(vectors, samplers, shots, params, **sizes)
+    if save_tasks is not None:
+        write_tasks(episodes, save_tasks)
+    statistics = base_statistics(base, features)
+    baseline = baseline or (None if methods == ALL else "lp" if "lp" in names else names[0])
+    names = runnable_methods(preprocessings, params, statistics) if methods == ALL else names
+    chosen = [(name, params.get(name, {})) for name in names]
+    cells = plan(episodes, chosen, preprocessings, base=statistics, engine=engine, device=device)
+    records = run(cells, store, progress, limit=limit, keep_going=True)
+    comparison = Comparison(cells, records, rank_methods(cells, records), baseline)
+    return comparison if store is None else _write(comparison, store, progress)
 
 
 def base_statistics(
     base: str | Path | BaseStatistics | None, features: str | Path | FeatureSet
 ) -> BaseStatistics | None:
-    """Statistics of the base classes: those that were given, else those of a bundled set."""
+    """Statistics of the base classes: those of ``base``, else those of the bundled set ``features``."""
     if base is not None:
         return base if isinstance(base, BaseStatistics) else load_base(base)
-    return base_of(features) if isinstance(features, str) and features in BUNDLED else None
+    return base_of(features) if isinstance(features, str) else None
 
 
-def _write(found: Comparison, store: RecordStore, progress: Progress | None) -> Comparison:
-    """Write the table, as text and as rows, and the report beside the records."""
-    from a2lp.bench.report import write_report
-
+def _write(comparison: Comparison, store: RecordStore, progress: Progress | None) -> Comparison:
+    """Write the table, as Markdown and as CSV, and the report beside the records."""
     folder = store.folder.parent
-    write_text(folder / "table.md", to_markdown(found.table) + "\n")
-    write_text(folder / "table.csv", to_csv(found.rows) + "\n")
+    write_text(folder / "table.md", to_markdown(comparison.table) + "\n")
+    write_text(folder / "table.csv", to_csv(comparison.rows) + "\n")
     try:
-        return replace(found, report=write_report(found, store, progress))
+        return replace(comparison, report=write_report(comparison, store, progress))
     except MissingExtraError as error:
         warnings.warn(f"no report.html was written: {error}", A2LPWarning, stacklevel=3)
-        return found
+        return comparison
 
 
 def _listed(name: str, value: Any) -> list[Any]:

@@ -6,25 +6,23 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
-from a2lp.bench.published import FeatureSource, feature_source
+from a2lp.bench.published import PAIR, SHOTS, FeatureSource, Settings, feature_source
 from a2lp.bench.records import Record
-from a2lp.bench.statistics import Estimate, paired_difference
+from a2lp.bench.statistics import paired_difference
 from a2lp.methods.registry import list_methods, method_class
 
 PREPROCESS = ("l2", "plc")
 PROTOCOL = {"n_way": 5, "queries_per_task": 75, "sampler": "balanced"}
 N_TASKS = 1000  # the paper's
-PAIR = ("a2lp", "lp")  # whose paired difference every table has
-# the entries of a configuration that are read here, and their types
+# the entries of a configuration that are used here, and their types
 _CONFIG: dict[str, Any] = {"n_way": int, "queries_per_task": int, "sampler": str, "n_shot": int, "preprocess": str}
 _CONFIG |= {"method": str, "params": dict, "features": str, "features_sha256": str, "tasks_sha256": str}
 
 
 class PaperCell(NamedTuple):
-    """One cell of the paper's tables: features, shots, preprocessing, method."""
+    """One cell of the paper's tables."""
 
     source: FeatureSource
     n_shot: int
@@ -32,20 +30,15 @@ class PaperCell(NamedTuple):
     method: str
 
 
+Candidates = list[tuple[PaperCell, Record]]
+
+
 @dataclasses.dataclass(frozen=True)
 class PaperRecords:
-    """Our record for each cell of the paper's tables that has one.
+    """Our record for each cell of the paper's tables that has one."""
 
-    Attributes
-    ----------
-    records : dict
-        Records of the same features and shots are of the same tasks, so that they can be paired.
-    left_out : Counter
-        How many records belong to no cell, by reason.
-    """
-
-    records: Mapping[PaperCell, Record]
-    left_out: Counter[str]
+    records: Mapping[PaperCell, Record]  # of the same tasks for the same features and shots, so that they can be paired
+    left_out: Counter[str]  # how many records belong to no cell, by reason
 
     def of(self, source: FeatureSource) -> list[Record]:
         """The records of one dataset and network."""
@@ -53,28 +46,31 @@ class PaperRecords:
 
     @property
     def sources(self) -> list[FeatureSource]:
-        """The datasets and networks that there are records of."""
+        """The datasets and networks that have records."""
         return list(dict.fromkeys(cell.source for cell in self.records))
 
-    def pair(self, cell: PaperCell) -> tuple[Record, Record] | None:
-        """The records of A2LP and LP where a cell has both."""
-        one, other = (self.records.get(cell._replace(method=method)) for method in PAIR)
-        return None if one is None or other is None else (one, other)
+    def accuracy(self, method: str, preprocess: str) -> Settings:
+        """The accuracies of a method."""
+        return {setting: record.accuracy for setting, record in self._settings(method, preprocess).items()}
 
-    def gain(self, cell: PaperCell) -> Estimate | None:
-        """The paired difference of A2LP to LP, where there are both."""
-        pair = self.pair(cell)
-        return None if pair is None else paired_difference(pair[0].accuracies, pair[1].accuracies)
+    def gains(self, preprocess: str) -> Settings:
+        """The paired differences of A2LP to LP, where both have a record."""
+        one, other = (self._settings(method, preprocess) for method in PAIR)
+        shared = [setting for setting in one if setting in other and setting[1] in SHOTS]
+        return {setting: paired_difference(one[setting].accuracies, other[setting].accuracies) for setting in shared}
+
+    def _settings(self, method: str, preprocess: str) -> dict[tuple[FeatureSource, int], Record]:
+        return {cell[:2]: record for cell, record in self.records.items() if cell[2:] == (preprocess, method)}
 
 
 def select_records(records: Iterable[Record]) -> PaperRecords:
     """The records that belong to cells of the paper's tables.
 
-    Where several lists of features or tasks would do for the same cells, the one with the most tasks is taken, then
-    the one with more records, then the latest: never a mixture, and never by accuracy.
+    If the same cells have records of several feature files or lists of tasks, the one with the most tasks is taken,
+    then the one with more records, then the latest: never a mixture, and never by accuracy.
     """
     left_out: Counter[str] = Counter()
-    candidates: list[tuple[PaperCell, Record]] = []
+    candidates: Candidates = []
     for record in records:
         cell = _paper_cell(record)
         if isinstance(cell, PaperCell):
@@ -83,8 +79,7 @@ def select_records(records: Iterable[Record]) -> PaperRecords:
             left_out[cell] += 1
     candidates = _one_origin(candidates, lambda cell: cell.source, "features_sha256", left_out)
     candidates = _one_origin(candidates, lambda cell: (cell.source, cell.n_shot), "tasks_sha256", left_out)
-    latest_last = sorted(candidates, key=lambda pair: pair[1].date)
-    return PaperRecords(dict(latest_last), left_out)
+    return PaperRecords(dict(sorted(candidates, key=lambda pair: pair[1].date)), left_out)  # the latest wins
 
 
 def _paper_cell(record: Record) -> PaperCell | str:
@@ -95,9 +90,9 @@ def _paper_cell(record: Record) -> PaperCell | str:
     if not all(isinstance(config.get(name), kind) for name, kind in _CONFIG.items()):
         return "a configuration that is not that of a cell"
     if not record.whole:
-        return "a limit of time stopped it before its last task"
+        return "a time limit stopped it before its last task"
     if any(config[key] != value for key, value in PROTOCOL.items()):
-        return "other tasks than 5-way with 15 queries of each class"
+        return "tasks other than 5-way with 15 queries of each class"
     if config["preprocess"] not in PREPROCESS:
         return f"preprocessing other than {' and '.join(PREPROCESS)}"
     if config["method"] not in list_methods():
@@ -111,37 +106,28 @@ def _paper_cell(record: Record) -> PaperCell | str:
 
 
 def _has_defaults(config: Mapping[str, Any]) -> bool:
-    """Whether a method ran with its defaults; which engine ran it does not matter, and arrays are data."""
-    defaults = _defaults(config["method"]) | {"preprocess": config["preprocess"]}
+    """Whether a method ran with its default parameters; its engine and hashes of arrays do not count."""
+    fields = dataclasses.fields(method_class(config["method"]))
+    values = {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
+    defaults = json.loads(json.dumps(values)) | {"preprocess": config["preprocess"]}  # tuples are lists in a record
     changed = (value for name, value in config["params"].items() if name != "engine" and defaults.get(name) != value)
     return all(str(value).startswith("sha256:") for value in changed)
 
 
-@cache
-def _defaults(method: str) -> dict[str, Any]:
-    fields = dataclasses.fields(method_class(method))
-    values = {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
-    defaults: dict[str, Any] = json.loads(json.dumps(values))  # tuples are lists in a record
-    return defaults
-
-
 def _one_origin(
-    candidates: Sequence[tuple[PaperCell, Record]],
-    group: Callable[[PaperCell], Any],
-    origin: str,
-    left_out: Counter[str],
-) -> list[tuple[PaperCell, Record]]:
-    """Keep, of each group of cells, the records of one origin: one file of features, or one list of tasks."""
+    candidates: Candidates, group: Callable[[PaperCell], Any], origin: str, left_out: Counter[str]
+) -> Candidates:
+    """Keep, for each group of cells, the records of one origin: one feature file, or one list of tasks."""
     groups: dict[Any, dict[str, list[Record]]] = {}
     for cell, record in candidates:
         groups.setdefault(group(cell), {}).setdefault(record.config[origin], []).append(record)
-    chosen = {name: max(found.items(), key=lambda pair: _precedence(pair[1]))[0] for name, found in groups.items()}
+
+    def precedence(records: Sequence[Record]) -> tuple[int, int, str]:
+        return max(r.config["n_tasks"] for r in records), len(records), max(r.date for r in records)
+
+    chosen = {name: max(found, key=lambda each: precedence(found[each])) for name, found in groups.items()}
     kept = [(cell, record) for cell, record in candidates if record.config[origin] == chosen[group(cell)]]
-    if len(kept) < len(candidates):
-        left_out[f"others of the same cells have more tasks, or are later ({origin})"] += len(candidates) - len(kept)
+    dropped = len(candidates) - len(kept)
+    if dropped:
+        left_out[f"other records of the same cells have more tasks or are later ({origin})"] += dropped
     return kept
-
-
-def _precedence(records: Sequence[Record]) -> tuple[int, int, str]:
-    most = max(record.config["n_tasks"] for record in records)
-    return most, len(records), max(record.date for record in records)

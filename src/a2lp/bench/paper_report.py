@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from a2lp.bench import plots, published
-from a2lp.bench.pages import Figure, provenance, render
-from a2lp.bench.paper_records import PAIR, PREPROCESS, PaperRecords
-from a2lp.bench.published import BACKBONES, METHODS, SHOTS, FeatureSource
-from a2lp.bench.statistics import Estimate
+from a2lp.bench.paper_records import PREPROCESS, PaperRecords
+from a2lp.bench.published import METHODS, PAIR, SHOTS, Settings
+from a2lp.bench.report import Figure, provenance, render
 from a2lp.bench.tables import Table, plus_minus
-
-Gains = dict[tuple[FeatureSource, int], Estimate]
 
 EXPLANATION = (
     "Bold: the highest mean of a column, among published numbers and among ours. The title of a number of ours, shown "
@@ -30,13 +27,15 @@ class Claim(NamedTuple):
     measured: str
 
 
-def tables_page(tables: Sequence[Table], records: PaperRecords) -> str:
-    """A page with tables alone; hovering over a number of ours shows its records."""
-    return _page("The paper's tables", tables, records)
+def tables_page(tables: Sequence[Table], records: PaperRecords, title: str = "The paper's tables", **more: Any) -> str:
+    """A page with tables; hovering over one of our numbers shows the keys of its records."""
+    lead = f"The paper: {published.document()['source']}. Ours: the records of a2lp, on features of our own."
+    origin = provenance(list(records.records.values()))
+    return render(title=title, lead=lead, tables=tables, explanation=EXPLANATION, origin=origin, **more)
 
 
 def report_page(records: PaperRecords, tables: Sequence[Table]) -> str:
-    """The report: claims, a figure, all tables, and where the numbers come from."""
+    """The report: claims, a figure, all tables, and the provenance of the numbers."""
     figure = Figure(
         "How much A2LP gains over LP",
         "Ours are paired differences on the same tasks, with 95 % intervals; published ones are differences of the "
@@ -44,43 +43,22 @@ def report_page(records: PaperRecords, tables: Sequence[Table]) -> str:
         _gains_figure(records),
         "A2LP minus LP for each dataset and network, published and ours",
     )
-    return _page("The paper said, we measured", tables, records, claims=claims(records), figures=[figure])
+    return tables_page(tables, records, "The paper said, we measured", claims=claims(records), figures=[figure])
 
 
 def claims(records: PaperRecords) -> list[Claim]:
-    """The paper's claims about its method, and what our records say to them."""
-    theirs, ours = published_gains("l2"), gains(records, "l2")
+    """The paper's claims about its method, with its numbers and ours."""
+    theirs, ours = published.gains("l2"), records.gains("l2")
     return [
         Claim("A2LP is above LP in every setting, 1- and 5-shot, with l2", _counted(theirs), _counted(ours)),
         Claim("by as much as 7 points at 1-shot", _largest(theirs, 1), _largest(ours, 1)),
         Claim("by as much as 2 points at 5-shot", _largest(theirs, 5), _largest(ours, 5)),
-        Claim("With plc it is above LP, too", _counted(published_gains("plc")), _counted(gains(records, "plc"))),
-        Claim("and the best of the four methods", _best(_published_means("plc")), _best(_means(records, "plc"))),
+        Claim("With plc it is above LP, too", _counted(published.gains("plc")), _counted(records.gains("plc"))),
+        Claim("and the best of the four methods", _best(published.accuracy), _best(records.accuracy)),
     ]
 
 
-def gains(records: PaperRecords, preprocess: str) -> Gains:
-    """Paired differences of A2LP to LP, for each dataset, network and number of shots that has both."""
-    found = {}
-    for cell in records.records:
-        gain = records.gain(cell)
-        if cell.preprocess == preprocess and cell.n_shot in SHOTS and gain is not None:
-            found[cell.source, cell.n_shot] = gain
-    return found
-
-
-def published_gains(preprocess: str) -> Gains:
-    """Differences of the published means; they have no intervals."""
-    found = {}
-    for backbone in BACKBONES:
-        one, other = (published.accuracy(backbone, method, preprocess) for method in PAIR)
-        for dataset, shots in one:
-            mean = one[dataset, shots].mean - other[dataset, shots].mean
-            found[FeatureSource(dataset, backbone), shots] = Estimate(mean, math.nan)
-    return found
-
-
-def _counted(found: Gains) -> str:
+def _counted(found: Settings) -> str:
     if not found:
         return "not measured"
     above = f"in {sum(gain.mean > 0 for gain in found.values())} of {len(found)} settings"
@@ -89,7 +67,7 @@ def _counted(found: Gains) -> str:
     return f"{above}, in {sum(gain.mean > gain.ci95 for gain in found.values())} by more than the 95 % interval"
 
 
-def _largest(found: Gains, shots: int) -> str:
+def _largest(found: Settings, shots: int) -> str:
     some = {source: gain for (source, n_shot), gain in found.items() if n_shot == shots}
     if not some:
         return "not measured"
@@ -97,45 +75,21 @@ def _largest(found: Gains, shots: int) -> str:
     return f"at most {plus_minus(*gain, sign=True)} ({source.title})"
 
 
-def _best(settings: Iterable[Sequence[float]]) -> str:
-    """In how many settings the paper's method is the highest; those without all four methods do not count."""
-    whole = [means for means in settings if len(means) == len(METHODS)]
-    best = sum(max(means) == means[METHODS.index(PAIR[0])] for means in whole)
-    return f"in {best} of {len(whole)} settings" if whole else "not measured"
-
-
-def _means(records: PaperRecords, preprocess: str) -> Iterable[list[float]]:
-    for cell in dict.fromkeys(cell._replace(preprocess=preprocess, method="") for cell in records.records):
-        found = (records.records.get(cell._replace(method=method)) for method in METHODS)
-        yield [record.accuracy.mean for record in found if record is not None]
-
-
-def _published_means(preprocess: str) -> Iterable[list[float]]:
-    for backbone in BACKBONES:
-        found = [published.accuracy(backbone, method, preprocess) for method in METHODS]
-        for setting in found[0]:
-            yield [one[setting].mean for one in found]
+def _best(accuracy: Callable[[str, str], Settings]) -> str:
+    """In how many settings with plc, of those with all four methods, the paper's method is the best."""
+    found = {method: accuracy(method, "plc") for method in METHODS}
+    settings = set.intersection(*(set(one) for one in found.values()))
+    best = sum(found[PAIR[0]][setting].mean == max(one[setting].mean for one in found.values()) for setting in settings)
+    return f"in {best} of {len(settings)} settings" if settings else "not measured"
 
 
 def _gains_figure(records: PaperRecords) -> str:
     """A2LP minus LP, published and ours: a panel for each number of shots, a line for each dataset and network."""
     series, sources = [], set()
     for how, colour in zip(PREPROCESS, plots.COLOURS, strict=False):
-        for label, found in ((f"published, {how}", published_gains(how)), (f"ours, {how}", gains(records, how))):
+        for label, found in ((f"published, {how}", published.gains(how)), (f"ours, {how}", records.gains(how))):
             named = {(source.title, f"{shots}-shot"): gain for (source, shots), gain in found.items()}
-            series.append(plots.GainSeries(label, named, colour, label.startswith("ours")))
+            series.append((label, named, colour, label.startswith("ours")))
             sources |= {source for source, _ in found}
     rows = [source.title for source in sorted(sources, key=lambda source: (source.backbone, source.dataset))]
-    return plots.gains(series, rows, [f"{shots}-shot" for shots in SHOTS], "A2LP minus LP, points")
-
-
-def _page(title: str, tables: Sequence[Table], records: PaperRecords, **more: Any) -> str:
-    return render(
-        "page.html.jinja",
-        title=title,
-        lead=f"The paper: {published.document()['source']}. Ours: the records of a2lp, on features of our own.",
-        tables=tables,
-        explanation=EXPLANATION,
-        origin=provenance(list(records.records.values())),
-        **more,
-    )
+    return plots.svg(plots.gains, series, rows, [f"{shots}-shot" for shots in SHOTS], "A2LP minus LP, points")

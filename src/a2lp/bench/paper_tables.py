@@ -1,25 +1,20 @@
-"""The paper's Tables 1 to 3: its published numbers, and beside them ours, from records.
-
-Every number of ours carries the keys of the records behind it. For those that are missing, the table has the commands
-that would measure them.
-"""
+"""The paper's Tables 1 to 3: its published numbers, ours from records, and commands that measure missing ones."""
 
 from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from a2lp.bench import published
-from a2lp.bench.paper_records import N_TASKS, PAIR, PREPROCESS, PaperCell, PaperRecords
-from a2lp.bench.published import BACKBONES, DATASETS, MARK, METHODS, SHOTS, FeatureSource
+from a2lp.bench.paper_records import N_TASKS, PREPROCESS, PaperCell, PaperRecords
+from a2lp.bench.published import BACKBONES, DATASETS, MARK, METHODS, PAIR, SHOTS, FeatureSource
 from a2lp.bench.statistics import Estimate
 from a2lp.bench.tables import Entry, Row, Section, Table, mark_best, plus_minus
 from a2lp.features.bundled import BUNDLED
 from a2lp.methods.registry import list_methods, method_class
 
-NUMBERS = (1, 2, 3)
 DASH = "–"
 DIFFERENCE = "a2lp \u2212 lp"
 SUBJECTS = {
@@ -27,20 +22,13 @@ SUBJECTS = {
     2: "l2 beside plc preprocessing",
     3: "state of the art",
 }
+NUMBERS = tuple(SUBJECTS)
 
 Columns = tuple[tuple[str, str], ...]
 
 
 def paper_table(number: int, records: PaperRecords, out: str = "results") -> Table:
-    """One of the tables, 1 to 3.
-
-    Parameters
-    ----------
-    records : PaperRecords
-        Ours.
-    out : str
-        The folder that commands for missing cells name.
-    """
+    """One of the tables, 1 to 3; ``out`` is the folder in the commands for missing cells."""
     builder = _Builder(records)
     columns, sections = {1: builder.table_1, 2: builder.table_2, 3: builder.table_3}[number]()
     notes = [f"{MARK} {published.document()['source']}. Its features are not ours, and neither are its tasks."]
@@ -48,12 +36,11 @@ def paper_table(number: int, records: PaperRecords, out: str = "results") -> Tab
     if number == 3:
         notes += [f"[{i}] {text}" for i, text in enumerate(published.document()["notes"].values(), start=1)]
     title = f"Table {number}. Accuracy in %, ± 95 % interval, 5-way, 15 queries a class: {SUBJECTS[number]}"
-    commands = tuple(commands_for(builder.missing, records, out))
-    return Table(title, columns, sections, tuple(notes), commands)
+    return Table(title, columns, tuple(sections), tuple(notes), tuple(_commands(builder.missing, records, out)))
 
 
 def trace(table: Table) -> list[str]:
-    """A line for each number of ours: where it stands, what it is, and the records it comes from."""
+    """A line for each of our numbers: its place in the table, its value, and the keys of its records."""
     name = table.title.partition(".")[0]
     return [
         f"{name}, {section.title}, {group} {column}, {row.label}: {entry.text} <- {' and '.join(entry.keys)}"
@@ -69,80 +56,73 @@ class _Builder:
 
     def __init__(self, records: PaperRecords) -> None:
         self.ours = records
+        self.gains = {how: records.gains(how) for how in PREPROCESS}
         self.missing: list[PaperCell] = []
         self.used: list[FeatureSource] = []
+        # the paper's networks, then ours
+        self.backbones = list(dict.fromkeys([*BACKBONES, *sorted(source.backbone for source in records.sources)]))
 
-    def table_1(self) -> tuple[Columns, tuple[Section, ...]]:
+    def table_1(self) -> tuple[Columns, Iterable[Section]]:
         columns = [(dataset, shots) for dataset in DATASETS for shots in SHOTS]
-        sections = [
-            self._side_by_side(
-                published.backbone_title(backbone),
-                [PaperCell(FeatureSource(dataset, backbone), shots, "l2", "") for dataset, shots in columns],
-            )
-            for backbone in self._backbones()
-        ]
-        return _headings(columns), tuple(sections)
+        sections = []
+        for backbone in self.backbones:
+            cells = [PaperCell(FeatureSource(dataset, backbone), shots, "l2", "") for dataset, shots in columns]
+            sections.append(self._side_by_side(BACKBONES.get(backbone, backbone), cells))
+        return _headings(columns), sections
 
-    def table_2(self) -> tuple[Columns, tuple[Section, ...]]:
+    def table_2(self) -> tuple[Columns, Iterable[Section]]:
         columns = [(shots, how) for shots in SHOTS for how in PREPROCESS]
-        theirs = {FeatureSource(d, r.backbone) for r in published.rows() if r.table == 2 for d, _ in r.accuracy}
-        every = [FeatureSource(dataset, backbone) for backbone in self._backbones() for dataset in DATASETS]
-        sections = [
-            self._side_by_side(source.title, [PaperCell(source, shots, how, "") for shots, how in columns])
-            for source in every
-            if source in theirs or source in self.ours.sources
-        ]
-        return tuple((f"{shots}-shot", how) for shots, how in columns), tuple(sections)
+        known = {source for row in published.rows() if row.table == 2 for source, _ in row.accuracy}
+        sections = []
+        for source in (FeatureSource(dataset, backbone) for backbone in self.backbones for dataset in DATASETS):
+            if source in known.union(self.ours.sources):
+                cells = [PaperCell(source, shots, how, "") for shots, how in columns]
+                sections.append(self._side_by_side(source.title, cells))
+        return tuple((f"{shots}-shot", how) for shots, how in columns), sections
 
-    def table_3(self) -> tuple[Columns, tuple[Section, ...]]:
+    def table_3(self) -> tuple[Columns, Iterable[Section]]:
         theirs = [row for row in published.rows() if row.table == 3]
-        datasets = {d for row in theirs for d, _ in row.accuracy} | {source.dataset for source in self.ours.sources}
+        sources = [*(source for row in theirs for source, _ in row.accuracy), *self.ours.sources]
+        datasets = {source.dataset for source in sources}
         columns = [(dataset, shots) for dataset in DATASETS if dataset in datasets for shots in SHOTS]
+        suffixes = {how: "" if how == "l2" else f", {how}" for how in PREPROCESS}
         marks = {key: f"[{i}]" for i, key in enumerate(published.document()["notes"], start=1)}
         sections = []
-        for backbone in self._backbones():
+        for backbone in self.backbones:
             rows: list[Row] = []
+            settings = [(FeatureSource(dataset, backbone), shots) for dataset, shots in columns]
             for row in (row for row in theirs if row.backbone == backbone):
                 label = " ".join([row.label, *(marks[key] for key in row.notes)])
-                rows += _published_row(label, [row.accuracy.get(column) for column in columns])
-            cells = {
-                how: [PaperCell(FeatureSource(d, backbone), shots, how, "") for d, shots in columns]
-                for how in PREPROCESS
-            }
-            for method in self._methods(backbone):
+                rows += _published_row(label, [row.accuracy.get(setting) for setting in settings])
+            cells = {how: [PaperCell(*setting, how, "") for setting in settings] for how in PREPROCESS}
+            measured = {cell.method for cell in self.ours.records if cell.source.backbone == backbone}
+            for method in (method for method in list_methods() if method in measured.union(PAIR)):
                 label = f"{method} {marks['balanced']}" if method_class(method).assumes_uniform else method
-                rows += [self._row(_with(label, how), method, cells[how]) for how in PREPROCESS]
-            rows += [self._difference(_with(DIFFERENCE, how), cells[how]) for how in PREPROCESS]
-            sections.append(Section(published.backbone_title(backbone), tuple(rows)))
+                rows += [self._row(label + suffixes[how], method, cells[how]) for how in PREPROCESS]
+            rows += [self._difference(DIFFERENCE + suffixes[how], cells[how]) for how in PREPROCESS]
+            sections.append(Section(BACKBONES.get(backbone, backbone), tuple(rows)))
         return _headings(columns), mark_best(sections)
 
-    def note_on_ours(self) -> str | None:
-        """What our numbers were measured on."""
+    def note_on_ours(self) -> str:
+        """The features and tasks of our numbers."""
         parts = []
         for source in dict.fromkeys(self.used):
             configs = [record.config for record in self.ours.of(source)]
             counts = sorted({config["n_tasks"] for config in configs})
             parts.append(f"{source.title}: {configs[0]['features']}, {' and '.join(f'{n} tasks' for n in counts)}")
-        if not parts:
-            return None
-        return f"Without a mark: ours, differences paired by task. Features and tasks: {'; '.join(parts)}."
+        ours = f"Without a mark: ours, differences paired by task. Features and tasks: {'; '.join(parts)}."
+        return ours if parts else ""
 
     def _side_by_side(self, title: str, cells: Sequence[PaperCell]) -> Section:
         """Each of the paper's methods, published and ours, and the difference of the pair."""
-        theirs = {
-            method: [
-                published.accuracy(cell.source.backbone, method, cell.preprocess).get(
-                    (cell.source.dataset, cell.n_shot)
-                )
-                for cell in cells
-            ]
-            for method in METHODS
-        }
         rows: list[Row] = []
         for method in METHODS:
-            rows += _published_row(method, theirs[method])
+            theirs = {how: published.accuracy(method, how) for how in PREPROCESS}
+            rows += _published_row(method, [theirs[cell.preprocess].get((cell.source, cell.n_shot)) for cell in cells])
             rows.append(self._row(method, method, cells))
-        rows += _published_difference(*(theirs[method] for method in PAIR))
+        gains = {how: published.gains(how) for how in PREPROCESS}
+        differences = [gains[cell.preprocess].get((cell.source, cell.n_shot)) for cell in cells]
+        rows += _published_row(DIFFERENCE, differences, sign=True)
         rows.append(self._difference(DIFFERENCE, cells))
         return mark_best([Section(title, tuple(rows))])[0]
 
@@ -161,67 +141,45 @@ class _Builder:
     def _difference(self, label: str, cells: Iterable[PaperCell]) -> Row:
         entries = []
         for cell in cells:
-            pair, gain = self.ours.pair(cell), self.ours.gain(cell)
-            if pair is None or gain is None:
+            gain = self.gains[cell.preprocess].get((cell.source, cell.n_shot))
+            if gain is None:
                 entries.append(Entry(DASH))
             else:
-                entries.append(Entry(plus_minus(*gain, sign=True), keys=(pair[0].key, pair[1].key)))
+                keys = tuple(self.ours.records[cell._replace(method=method)].key for method in PAIR)
+                entries.append(Entry(plus_minus(*gain, sign=True), keys=keys))
         return Row(label, tuple(entries))
-
-    def _backbones(self) -> list[str]:
-        """The paper's networks, then ours."""
-        return list(dict.fromkeys([*BACKBONES, *sorted(source.backbone for source in self.ours.sources)]))
-
-    def _methods(self, backbone: str) -> list[str]:
-        """Those of the registry that have a record with this network; the pair always."""
-        found = {cell.method for cell in self.ours.records if cell.source.backbone == backbone} | set(PAIR)
-        return [method for method in list_methods() if method in found]
 
 
 def _headings(columns: Iterable[tuple[str, int]]) -> Columns:
     return tuple((DATASETS[dataset], f"{shots}-shot") for dataset, shots in columns)
 
 
-def _with(label: str, preprocess: str) -> str:
-    return label if preprocess == "l2" else f"{label}, {preprocess}"
+def _published_row(label: str, values: Sequence[Estimate | None], *, sign: bool = False) -> list[Row]:
+    """A row of published accuracies, or of differences with their sign; none if it would be empty."""
+    entries = [Entry() if v is None else Entry(plus_minus(*v, sign=sign), math.nan if sign else v.mean) for v in values]
+    return [Row(f"{label} {MARK}", tuple(entries), published=True)] if any(values) else []
 
 
-def _published_row(label: str, values: Sequence[Estimate | None]) -> list[Row]:
-    """A row, unless there is nothing in it."""
-    entries = tuple(Entry() if v is None else Entry(plus_minus(*v), v.mean) for v in values)
-    return [Row(f"{label} {MARK}", entries, published=True)] if any(e.text for e in entries) else []
-
-
-def _published_difference(ones: Sequence[Estimate | None], others: Sequence[Estimate | None]) -> list[Row]:
-    """The difference of published means: the paper has no interval for it."""
-    entries = tuple(
-        Entry() if a is None or b is None else Entry(plus_minus(a.mean - b.mean, math.nan, sign=True))
-        for a, b in zip(ones, others, strict=True)
-    )
-    return [Row(f"{DIFFERENCE} {MARK}", entries, published=True)] if any(e.text for e in entries) else []
-
-
-def commands_for(missing: Sequence[PaperCell], records: PaperRecords, out: str) -> Iterator[tuple[str, str]]:
+def _commands(missing: Sequence[PaperCell], records: PaperRecords, out: str) -> list[tuple[str, str]]:
     """For each dataset and network with missing cells, its name and the command that measures them."""
-    by_source: dict[FeatureSource, list[PaperCell]] = {}
-    for cell in missing:
-        by_source.setdefault(cell.source, []).append(cell)
-    without_features = []
-    for source, cells in by_source.items():
+    commands, embed = [], []
+    for source in dict.fromkeys(cell.source for cell in missing):
         known = records.of(source)
-        name = known[0].config["features"] if known else published.bundled_name(source)
-        if name is None:
-            without_features.append(source)
+        config = known[0].config if known else {}
+        bundled = (name for name in BUNDLED if published.feature_source(name) == source)
+        name = config.get("features") or next(bundled, None)
+        if name is not None:
+            cells = [cell for cell in missing if cell.source == source]
+            commands.append((source.title, _bench_command(name, cells, config, out)))
         else:
-            yield source.title, _bench_command(name, cells, known[0].config if known else {}, out)
-    for source in without_features:
-        yield (
-            f"{source.title}, has no features yet",
-            f"a2lp embed IMAGES --dataset {DATASETS[source.dataset]} --split test --backbone {source.backbone} "
-            f"--weights FILE --out features/{source.dataset}_{source.backbone}_test.npz",
-        )
-    if without_features:
-        yield "with those features", shlex.join(["a2lp", "reproduce", "--data", "features", "--out", out])
+            command = (
+                f"a2lp embed IMAGES --dataset {DATASETS[source.dataset]} --split test --backbone {source.backbone} "
+                f"--weights FILE --out features/{source.dataset}_{source.backbone}_test.npz"
+            )
+            embed.append((f"{source.title}, has no features yet", command))
+    if embed:
+        embed.append(("with those features", shlex.join(["a2lp", "reproduce", "--data", "features", "--out", out])))
+    return commands + embed
 
 
 def _bench_command(name: str, cells: Sequence[PaperCell], config: Mapping[str, Any], out: str) -> str:
@@ -234,5 +192,5 @@ def _bench_command(name: str, cells: Sequence[PaperCell], config: Mapping[str, A
         "--seed": config.get("seed", 0),
         "--out": out,
     }
-    usual = {"--tasks": N_TASKS, "--seed": 0}
-    return shlex.join(["a2lp", "bench", *(str(x) for k, v in options.items() if usual.get(k) != v for x in (k, v))])
+    defaults = {"--tasks": N_TASKS, "--seed": 0}
+    return shlex.join(["a2lp", "bench", *(str(x) for k, v in options.items() if defaults.get(k) != v for x in (k, v))])

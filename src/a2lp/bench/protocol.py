@@ -1,8 +1,4 @@
-"""What is measured: cells, and the tasks that they share.
-
-A cell is one method with one set of parameters on one list of tasks. Its key is a hash of everything that decides
-its numbers, so that a stored record is found again by the same cell and by no other.
-"""
+"""What is measured: cells, each one method with one set of parameters on one list of tasks."""
 
 from __future__ import annotations
 
@@ -28,12 +24,12 @@ from a2lp.tasks.samplers import draw
 
 Params = Mapping[str, Any]
 
-OWN = "own"  # as a preprocessing: each method's own default
+OWN = "own"  # as a preprocessing: each method's default
 
 
 @dataclass(frozen=True, eq=False)
 class Episodes:
-    """Features and the tasks drawn from them; every method of a comparison gets the same ones."""
+    """Features and the tasks drawn from them, the same for every method of a comparison."""
 
     features: FeatureSet
     tasks: TaskList
@@ -47,7 +43,7 @@ class Episodes:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """What identifies the tasks and the vectors behind them."""
+        """What identifies the tasks and their vectors."""
         tasks = self.tasks
         rows = [tasks.support, tasks.support_labels, tasks.query, tasks.query_labels, tasks.unlabelled]
         return {
@@ -65,27 +61,13 @@ class Episodes:
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """One method on one list of tasks.
-
-    Attributes
-    ----------
-    episodes : Episodes
-        The tasks.
-    name : str
-        The method's name in the registry.
-    method : Method
-        The method itself, with its parameters.
-    device : str
-        ``"cpu"`` (NumPy), ``"torch"`` (torch on the CPU), or another device of torch such as ``"cuda"``.
-    requested_preprocess : str
-        The preprocessing that was requested: a name, or ``"own"``; cells of one column share it.
-    """
+    """One method on one list of tasks."""
 
     episodes: Episodes
-    name: str
+    name: str  # of the method in the registry
     method: Method
-    device: str = "cpu"
-    requested_preprocess: str = OWN
+    device: str = "cpu"  # "cpu" (NumPy), "torch" (torch on the CPU), or another device of torch such as "cuda"
+    requested_preprocess: str = OWN  # a name, or "own"; cells of one column share it
 
     @cached_property
     def params(self) -> dict[str, Any]:
@@ -108,7 +90,7 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """The hash of ``config``."""
+        """The hash of ``config``, by which a stored record is found."""
         return content_key(self.config)
 
     @property
@@ -131,8 +113,7 @@ def draw_episodes(
     """Tasks of each sampler and each number of shots; ``params`` has the samplers' own parameters by name."""
     if features.labels is None:
         raise InputError(
-            f"features {features.name!r} have no labels, and tasks are drawn by class. "
-            "Add labels to the file, or give tasks that were drawn before."
+            f"features {features.name!r} have no labels, and tasks are drawn by class. Add labels, or give saved tasks."
         )
     sizes: dict[str, Any] = {"n_way": n_way, "n_query": n_query, "n_tasks": n_tasks, "class_names": features.classes}
     found = []
@@ -151,14 +132,14 @@ def draw_episodes(
 
 
 def saved_episodes(features: FeatureSet, tasks: TaskList) -> Episodes:
-    """Tasks that were drawn before; warns where they seem to belong to other features."""
+    """Saved tasks with their features; warns where the tasks seem to belong to other features."""
     episodes = Episodes(features, tasks)
     if features.labels is not None:
-        each = np.arange(len(tasks))[:, None]
+        task = np.arange(len(tasks))[:, None]
         classes = np.empty((len(tasks), tasks.n_way), dtype=np.int64)  # of each label of each task
-        classes[each, tasks.support_labels] = features.labels[tasks.support]
+        classes[task, tasks.support_labels] = features.labels[tasks.support]
         parts = ((tasks.support, tasks.support_labels), (tasks.query, tasks.query_labels))
-        if any((features.labels[rows] != classes[each, labels]).any() for rows, labels in parts):
+        if any((features.labels[rows] != classes[task, labels]).any() for rows, labels in parts):
             warnings.warn(
                 f"the tasks put rows of different classes of {features.name!r} under one label: they may have been "
                 "drawn from other features.",
@@ -169,7 +150,7 @@ def saved_episodes(features: FeatureSet, tasks: TaskList) -> Episodes:
 
 
 def write_tasks(episodes: Sequence[Episodes], path: str | Path) -> None:
-    """Write lists of tasks; the names of several have sampler and shots, as in ``FILE_1shot.npz``."""
+    """Write lists of tasks; if there are several, their names get sampler and shots, as in ``FILE_1shot.npz``."""
     path = Path(path)
     several = len({each.config["sampler"] for each in episodes}) > 1
     for each in episodes:
@@ -187,30 +168,16 @@ def plan(
     engine: str = "auto",
     device: str = "cpu",
 ) -> list[Cell]:
-    """Every method with every preprocessing on every list of tasks.
-
-    Parameters
-    ----------
-    methods : sequence of (str, mapping)
-        Names, each with the parameters that differ from the method's defaults.
-    preprocess : sequence of str
-        Names of preprocessings; ``"own"`` is each method's default.
-    base : BaseStatistics, optional
-        Statistics of the base classes, for methods and preprocessings that use them.
-    engine, device : str
-        ``engine`` is for the methods that have one.
-    """
-    return [
-        Cell(each, name, method, device, how)
-        for how in preprocess
-        for made in [[(m, make_method(m, {**preprocess_params(how), **own}, base, engine)) for m, own in methods]]
-        for each in episodes
-        for name, method in made
-    ]
+    """Cells of every method, given with its parameters, with every preprocessing on every list of tasks."""
+    cells = []
+    for how in preprocess:
+        made = [(name, make_method(name, _with_preprocess(how, own), base, engine)) for name, own in methods]
+        cells += [Cell(each, name, method, device, how) for each in episodes for name, method in made]
+    return cells
 
 
 def make_method(name: str, params: Params, base: BaseStatistics | None = None, engine: str = "auto") -> Method:
-    """Create a method; it gets ``engine`` where it has one, and ``base`` where it uses it."""
+    """Create a method, with ``engine`` if it has one and ``base`` if it uses that."""
     if "engine" in {f.name for f in dataclasses.fields(method_class(name))}:
         params = {"engine": engine, **params}
     method = create(name, **params)
@@ -218,14 +185,14 @@ def make_method(name: str, params: Params, base: BaseStatistics | None = None, e
 
 
 def runnable_methods(preprocess: Sequence[str], params: Mapping[str, Params], base: BaseStatistics | None) -> list[str]:
-    """The names of every registered method that can run here; warns of each that cannot."""
+    """The names of the registered methods that can run here; warns about the others."""
     names = []
     for name in list_methods():
         own = params.get(name, {})
         try:
-            made = [make_method(name, {**preprocess_params(how), **own}) for how in preprocess]
+            made = [make_method(name, _with_preprocess(how, own)) for how in preprocess]
         except Exception as error:  # a plug-in may raise any
-            if own:  # the caller's own parameters are wrong
+            if own:  # the caller's parameters are wrong
                 raise
             reason = f"{type(error).__name__}: {error}"
         else:
@@ -243,9 +210,8 @@ def runnable_methods(preprocess: Sequence[str], params: Mapping[str, Params], ba
     return names
 
 
-def preprocess_params(preprocess: str) -> dict[str, Any]:
-    """A preprocessing as a parameter of a method; nothing for the method's own."""
-    return {} if preprocess == OWN else {"preprocess": preprocess}
+def _with_preprocess(preprocess: str, params: Params) -> Params:
+    return params if preprocess == OWN else {"preprocess": preprocess, **params}
 
 
 def _sha256(arrays: Iterable[np.ndarray[Any, Any] | None]) -> str:

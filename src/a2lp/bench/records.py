@@ -7,7 +7,7 @@ import json
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,22 +33,22 @@ class Record:
     config : dict
         Everything that decides the numbers: tasks, features, method and all of its parameters.
     accuracies : list of float
-        Percent of queries that were right, one for each task; of the first tasks only where a limit stopped the cell.
+        Accuracy of each task in percent; of the first tasks only if a limit stopped the cell.
     seconds : float
         Time spent in ``predict``, all tasks together.
     engine : str
-        Which engine the method ran on.
+        The engine that the method ran on.
     trace : dict or None
-        For methods that take steps: the mean loss along the way, and how far the anchors moved.
+        Curves along the steps, for the report; see ``adaptation``.
     versions, hardware, commit, date
-        Which software computed it, on which machine, when; see ``a2lp.environment.stamp``.
+        The software, the machine and the time; see ``a2lp.environment.stamp``.
     uniform, uses_base : bool
-        What the method assumed: equally many queries of every class; base classes, as statistics or as weights that
-        were trained on them.
+        Whether the method assumes equally many queries of every class; whether it uses base classes, as statistics or
+        as weights trained on them.
     limit : float or None
-        The seconds after which the cell was stopped, where it was.
+        The limit in seconds, if it stopped the cell.
     failed : str or None
-        The error, where the method raised one; such a record has no accuracies and is never stored.
+        The error, if the method raised one; such a record has no accuracies and is never stored.
     """
 
     key: str
@@ -77,7 +77,7 @@ class Record:
         return estimate(self.accuracies)
 
     def to_json(self) -> str:
-        """The record as the text of its file; ``mean`` and ``ci95`` are there for readers of the file."""
+        """The record as JSON, with ``mean``, ``ci95`` and ``seed`` for people who read the file."""
         mean, ci95 = self.accuracy
         derived = {"mean": mean, "ci95": ci95 if len(self.accuracies) > 1 else None, "seed": self.config["seed"]}
         return json.dumps(asdict(self) | derived, indent=1, allow_nan=False) + "\n"
@@ -86,11 +86,10 @@ class Record:
     def from_json(cls, text: str | bytes) -> Record:
         """Read a record; InputError if the text is not a whole one."""
         data = parse_json(text, "a record")
-        later = {"uniform", "uses_base", "limit", "failed"}  # records of earlier versions have none
-        names = [f.name for f in fields(cls)]
-        if not isinstance(data, dict) or any(name not in data for name in names if name not in later):
+        later = {"uniform", "uses_base", "limit", "failed"}  # which records of earlier versions do not have
+        if not isinstance(data, dict) or not _KINDS.keys() - later <= data.keys():
             raise InputError("a field is missing")
-        record = cls(**{name: data[name] for name in names if name in data})
+        record = cls(**{name: data[name] for name in _KINDS if name in data})
         for name, kind in _KINDS.items():
             if not isinstance(getattr(record, name), kind):
                 raise InputError(f"{name} is {shown(getattr(record, name))}")
@@ -114,13 +113,8 @@ def content_key(config: Mapping[str, Any]) -> str:
 class RecordStore:
     """A folder of records, ``OUT/records/<key>.json``.
 
-    Parameters
-    ----------
-    out : path
-        The output folder, in which ``records`` is made.
-    writes : sequence of str
-        Names of files that will be written into ``out``. Where one exists already and no record does, it is not ours,
-        and the folder is refused.
+    ``writes`` are the names of files that will be written into ``out``. If one of them exists there without any record,
+    an earlier run did not write it, and the folder is refused.
     """
 
     def __init__(self, out: str | Path, writes: Sequence[str] = ()) -> None:
@@ -128,8 +122,8 @@ class RecordStore:
         existing = [name for name in writes if (Path(out) / name).exists()]
         if existing and not any(_NAME.fullmatch(path.name) for path in self.folder.glob("*.json")):
             raise InputError(
-                f"the output folder {str(out)!r} holds {existing[0]} and no records, so it is not of an earlier run, "
-                "and that file would be replaced. Name another folder, or move the file."
+                f"the output folder {str(out)!r} holds {existing[0]} and no records, so no earlier run wrote it, and "
+                "the file would be replaced. Name another folder, or move the file."
             )
         with writing(out, "Records are written into a folder. Name a new one, or one of an earlier run."):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -151,13 +145,13 @@ class RecordStore:
         return record if record.key == key else None
 
     def put(self, record: Record) -> None:
-        """Write a record; a reader sees all of it or nothing."""
+        """Write a record, all of it or nothing."""
         remedy = "Check the folder's permissions and its space; the same command then continues from there."
         write_text(self.folder / f"{record.key}.json", record.to_json(), remedy)
 
 
 def read_records(folder: str | Path) -> list[Record]:
-    """The records of an earlier ``out`` folder, or of a folder of record files; warns of files that are none."""
+    """The records of an earlier ``out`` folder, or of a folder of record files; warns about other files."""
     inner = Path(folder) / "records"
     where = inner if inner.is_dir() else Path(folder)
     if not where.is_dir():
@@ -165,15 +159,14 @@ def read_records(folder: str | Path) -> list[Record]:
             f"there is no folder {str(folder)!r}; records are read from a folder that `a2lp bench --out` or "
             "`a2lp reproduce --out` wrote. Name one, or leave --records out for the published numbers alone."
         )
-    found = []
+    records = []
     for path in sorted(where.glob("*.json")):
         try:
             check_file(path, "a record (JSON)", most=TEXT_BYTES, error=InputError)
             record = Record.from_json(path.read_bytes())
             if record.key != path.stem:
                 raise InputError("its name is not the hash of its configuration")
+            records.append(record)
         except InputError as error:
             warnings.warn(f"{path} is left out: it is not a whole record ({error}).", A2LPWarning, stacklevel=2)
-        else:
-            found.append(record)
-    return found
+    return records

@@ -1,4 +1,4 @@
-"""All cells of the paper's tables that the features at hand allow: what ``a2lp reproduce`` does."""
+"""Run all cells of the paper's tables for which there are features, as ``a2lp reproduce`` does."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ from a2lp.features.bundled import BUNDLED
 from a2lp.features.files import FORMATS
 from a2lp.files import write_text
 
-FILES = ("tables.md", "tables.tex", "reproduction.html")
-
 _log = logging.getLogger(__name__)
 
 
@@ -34,21 +32,23 @@ def reproduce(
     n_tasks: int = N_TASKS,
     progress: Progress | None = None,
 ) -> PaperRecords:
-    """Run every cell of the paper's tables that the features allow, then write the tables and a report.
+    """Run every cell of the paper's tables for which there are features, then write the tables and a report.
 
     Parameters
     ----------
     data : sequence of paths
-        Folders of feature files; see ``find_features``. The bundled sets are always there.
+        Folders of feature files, used beside the bundled sets. A file's ``about`` has its ``dataset``, ``backbone`` and
+        ``split``, or its name has them, as in ``cub_resnet12_test.npz``. Only files with all novel classes (``test`` or
+        ``novel``) are used; others cause a warning.
     out : path
         The folder for records, tables and report. Cells that have a record there are not run again.
     n_tasks : int
-        How many tasks a cell has.
+        Tasks per cell.
     progress : callable, optional
         Called as ``progress(cell, n_done)``.
     """
-    found = find_features([Path(folder) for folder in data])
-    store = RecordStore(out, FILES)
+    found = _find_features([Path(folder) for folder in data])
+    store = RecordStore(out, ("tables.md", "tables.tex", "reproduction.html"))
     for source, features in found.items():
         _log.info(f"{source.title}: {features.name}, {len(features)} vectors of {features.n_classes} classes")
         episodes = draw_episodes(features, shots=SHOTS, n_tasks=n_tasks)
@@ -64,54 +64,37 @@ def reproduce(
     return records
 
 
-def find_features(folders: Sequence[Path]) -> dict[FeatureSource, FeatureSet]:
-    """The features of some folders that belong to the paper's datasets, and bundled ones where they have none.
-
-    A file belongs if its ``about`` has ``dataset``, ``backbone`` and ``split``, or its name says them, as
-    ``cub_resnet12_test.npz`` does. Only novel classes (``test`` or ``novel``) count, and only all of them. Warns of
-    files that are passed over.
-    """
+def _find_features(folders: Sequence[Path]) -> dict[FeatureSource, FeatureSet]:
+    """The features of some folders that belong to the paper's datasets, and bundled ones for the rest."""
     found: dict[FeatureSource, FeatureSet] = {}
     for path in (path for folder in folders for path in _files(folder)):
         try:
             features = load(path)
             source = feature_source(features.name, features.about)
-            reason = _objection(path, features, source, found)
+            if source is None:
+                raise InputError(f"neither name nor about of {path} refers to novel classes of the paper's datasets.")
+            novel = NOVEL_CLASSES[source.dataset]
+            if features.n_classes != novel:
+                classes = f"{features.n_classes} classes; {source.title} has {novel} novel ones"
+                raise InputError(f"{path} has {classes}, and accuracy depends on how many.")
+            if source in found:
+                raise InputError(f"{path} is {source.title}, too, and {found[source].name} came first.")
         except A2LPError as error:
-            source, reason = None, str(error)
-        if reason is not None:
-            warnings.warn(f"passed over: {reason}", A2LPWarning, stacklevel=3)
-        elif source is not None:
-            # the name is all that a record knows of its features
+            warnings.warn(f"passed over: {error}", A2LPWarning, stacklevel=3)
+        else:
+            # a record identifies its features by their name
             found[source] = dataclasses.replace(features, name=f"{source.dataset}_{source.backbone}_test")
     for name in BUNDLED:
-        source = feature_source(name)
-        if source is not None and source not in found:
-            found[source] = load(name)
+        bundled = feature_source(name)
+        if bundled is not None and bundled not in found:
+            found[bundled] = load(name)
     return found
 
 
-def _objection(
-    path: Path, features: FeatureSet, source: FeatureSource | None, found: dict[FeatureSource, FeatureSet]
-) -> str | None:
-    """Why a feature file is passed over; None where it is used."""
-    if source is None:
-        return f"neither the name of {path} nor its about says that it is novel classes of one of the paper's datasets."
-    novel = NOVEL_CLASSES[source.dataset]
-    if features.n_classes != novel:
-        return (
-            f"{path} has {features.n_classes} classes; {source.title} has {novel} novel ones, and accuracy depends on "
-            "how many."
-        )
-    if source in found:
-        return f"{path} is {source.title}, too, and {found[source].name} came first."
-    return None
-
-
 def _files(folder: Path) -> list[Path]:
-    """Feature files that may be of novel classes: neither those named after another split, nor weights beside them."""
+    """Feature files that may have novel classes: neither those named after another split, nor weights."""
     if not folder.is_dir():
-        raise InputError(f"--data {str(folder)!r} is not a folder; feature files are looked for in one. Name it.")
+        raise InputError(f"--data {str(folder)!r} is not a folder. Name a folder of feature files.")
     others = ("_train", "_val", "_base")
     found = sorted(path for path in folder.iterdir() if path.suffix.lower() in FORMATS and path.is_file())
     return [path for path in found if not path.stem.endswith(others) and not path.stem.startswith("weights")]

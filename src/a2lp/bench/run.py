@@ -1,25 +1,24 @@
-"""Run cells: gather tasks in blocks, time ``predict``, count right answers, keep records."""
+"""Run cells: gather tasks in blocks, time ``predict``, compute accuracies, keep records."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from a2lp import environment
 from a2lp.arrays import to_numpy
 from a2lp.bench.protocol import Cell, Episodes
-from a2lp.bench.records import Record, RecordStore
+from a2lp.bench.records import Record, RecordStore, content_key
 from a2lp.errors import InputError, MissingExtraError
 from a2lp.methods.base import Method
 from a2lp.tasks.batch import TaskBatch
 
 Progress = Callable[[Cell, int], None]
 
-HOST_BLOCK = 100  # tasks gathered at a time on the CPU, where larger blocks bring nothing and memory stays small
-DEVICE_BYTES = 2 << 30  # vectors gathered at a time for an accelerator; also a bound on memory of the host
+HOST_BLOCK = 100  # tasks gathered at a time on the CPU, where larger blocks are no faster
+DEVICE_BYTES = 2 << 30  # of vectors gathered at a time for an accelerator; also bounds the memory of the host
 
 _log = logging.getLogger(__name__)
 
@@ -32,61 +31,45 @@ def run(
     limit: float | None = None,
     keep_going: bool = False,
 ) -> list[Record]:
-    """The records of some cells, in their order; those that ``store`` has already are not run again.
+    """The records of some cells, in their order; cells with a record in ``store`` are not run again.
 
-    Parameters
-    ----------
-    cells : sequence of Cell
-        What to measure.
-    store : RecordStore, optional
-        Where finished cells are kept.
-    progress : callable, optional
-        Called as ``progress(cell, n_done)`` with the number of tasks done, from 0 to all of them.
-    limit : float, optional
-        Seconds of prediction after which a cell is stopped. Its record has the tasks that were done; with a higher
-        limit it is continued from there, on the same machine and code.
-    keep_going : bool
-        Whether a method that raises an error is recorded as failed and the others go on. Where all fail, the first
-        error is raised.
+    A cell is stopped after ``limit`` seconds of prediction. Its record has the tasks that were done; a higher limit
+    continues from there, on the same machine and code. With ``keep_going``, a method that raises an error is recorded
+    as failed, and the others run; if all fail, the first error is raised.
     """
-    if store is not None:
-        done = sum(cell.key in store for cell in cells)
-        if done:
-            _log.info("%d of %d cells are in %s and are not run again.", done, len(cells), store.folder)
+    if store is not None and (done := sum(cell.key in store for cell in cells)):
+        _log.info("%d of %d cells are in %s and are not run again.", done, len(cells), store.folder)
     records: list[Record] = []
     first_error: Exception | None = None
     for cell in cells:
         try:
-            records.append(_finished(cell, store, progress or no_progress, limit))
+            record = store.get(cell.key) if store else None
+            if record is None or not (record.whole or (limit is not None and record.seconds >= limit)):
+                record = _measure(cell, progress or no_progress, limit, record)
+                if store:
+                    store.put(record)
+            records.append(record)
         except Exception as error:
             if not keep_going:
                 raise
             first_error = first_error or error
-            failed = new_record(cell.config, cell.key, [], 0.0, "", method=cell.method)
-            records.append(replace(failed, failed=f"{type(error).__name__}: {error}"))
+            failed = f"{type(error).__name__}: {error}"
+            records.append(new_record(cell.method, cell.config, [], 0.0, "", failed=failed))
     if first_error is not None and all(record.failed for record in records):
         raise first_error
     return records
 
 
-def _finished(cell: Cell, store: RecordStore | None, progress: Progress, limit: float | None) -> Record:
-    """The record of a cell from the store, or measured as far as the limit allows."""
-    begun = store.get(cell.key) if store else None
-    if begun is not None and (begun.whole or (limit is not None and begun.seconds >= limit)):
-        return begun
-    record = measure(cell, progress, limit, begun)
-    if store:
-        store.put(record)
-    return record
-
-
-def measure(cell: Cell, progress: Progress, limit: float | None = None, begun: Record | None = None) -> Record:
+def _measure(cell: Cell, progress: Progress, limit: float | None, begun: Record | None) -> Record:
     """Run one cell, from the start or from where an earlier record of it stopped."""
     features, tasks = cell.episodes.features.features, cell.episodes.tasks
     move = mover(cell.device)
-    if begun is not None and not _same_origin(begun, environment.stamp(cell.device)):
-        begun = None  # a record has one stamp: all of it is measured by the same code on the same machine
-    accuracies: list[float] = list(begun.accuracies) if begun else []
+    if begun is not None:  # a record has one stamp: all of it is measured by the same code on the same machine
+        stamp = environment.stamp(cell.device)
+        versions = {name: begun.versions.get(name) for name in stamp["versions"]}  # others are not loaded yet
+        if (versions, begun.hardware, begun.commit) != (stamp["versions"], stamp["hardware"], stamp["commit"]):
+            begun = None
+    accuracies = list(begun.accuracies) if begun else []
     seconds, engine = (begun.seconds, begun.engine) if begun else (0.0, "")
     largest = block_size(cell.device, bytes_per_task(cell.episodes), free_memory(cell.device))
     progress(cell, 0)
@@ -94,7 +77,7 @@ def measure(cell: Cell, progress: Progress, limit: float | None = None, begun: R
     cell.method.predict(move(tasks[:1].batch(features)))  # compiling and loading is not the method's time
 
     def next_size(took: float, n_tasks: int) -> int:
-        """How many tasks to do next so that the limit is not passed by much, if the last ones took so long."""
+        """How many tasks to do next without exceeding the limit by much, at the speed of the last ones."""
         if limit is None:
             return largest
         return max(1, min(largest, int((limit - seconds) / (took / n_tasks + 1e-9))))
@@ -105,30 +88,19 @@ def measure(cell: Cell, progress: Progress, limit: float | None = None, begun: R
         batch = move(part.batch(features))
         start = time.perf_counter()
         prediction = cell.method.predict(batch)
-        answers = to_numpy(prediction.labels)  # also waits for a device that works on its own
+        labels = to_numpy(prediction.labels)  # also waits for a device that computes asynchronously
         took = time.perf_counter() - start
         seconds += took
-        accuracies += (100.0 * (answers == part.query_labels).mean(axis=1)).tolist()
+        accuracies += (100.0 * (labels == part.query_labels).mean(axis=1)).tolist()
         engine = prediction.engine
         progress(cell, len(accuracies))
         size = next_size(took, len(part))
     stopped = limit if len(accuracies) < len(tasks) else None
-    record = new_record(cell.config, cell.key, accuracies, seconds, engine, method=cell.method)
-    return replace(record, limit=stopped)
-
-
-def _same_origin(record: Record, stamp: dict[str, Any]) -> bool:
-    """Whether a record was made by this code, on this machine; versions of what is not loaded yet are unknown."""
-    versions = all(record.versions.get(name) == version for name, version in stamp["versions"].items())
-    return versions and record.hardware == stamp["hardware"] and record.commit == stamp["commit"]
+    return new_record(cell.method, cell.config, accuracies, seconds, engine, limit=stopped)
 
 
 def block_size(device: str, task_bytes: int, free_bytes: int | None) -> int:
-    """How many tasks are gathered and predicted at a time.
-
-    An eighth of the memory that is free on the device, if that is known, is for their vectors, the rest for what
-    methods compute.
-    """
+    """How many tasks are predicted at a time: their vectors take at most an eighth of a device's free memory."""
     if device in ("cpu", "torch"):
         return HOST_BLOCK
     budget = DEVICE_BYTES // 8 if free_bytes is None else min(DEVICE_BYTES, free_bytes // 8)
@@ -138,8 +110,7 @@ def block_size(device: str, task_bytes: int, free_bytes: int | None) -> int:
 def bytes_per_task(episodes: Episodes) -> int:
     """Bytes of the float32 vectors of a task."""
     tasks = episodes.tasks
-    unlabelled = 0 if tasks.unlabelled is None else tasks.unlabelled.shape[1]
-    vectors = tasks.support.shape[1] + tasks.query.shape[1] + unlabelled
+    vectors = sum(rows.shape[1] for rows in (tasks.support, tasks.query, tasks.unlabelled) if rows is not None)
     return 4 * int(vectors) * int(episodes.features.features.shape[1])
 
 
@@ -153,31 +124,15 @@ def free_memory(device: str) -> int | None:
 
 
 def new_record(
-    config: dict[str, Any],
-    key: str,
-    accuracies: list[float],
-    seconds: float,
-    engine: str,
-    trace: dict[str, Any] | None = None,
-    *,
-    method: Method,
+    method: Method, config: dict[str, Any], accuracies: list[float], seconds: float, engine: str, **more: Any
 ) -> Record:
-    """A record of this moment, on this machine."""
-    return Record(
-        key=key,
-        config=config,
-        accuracies=accuracies,
-        seconds=seconds,
-        engine=engine,
-        trace=trace,
-        **environment.stamp(config["device"]),
-        uniform=method.uniform,
-        uses_base=method.uses_base,
-    )
+    """A record with the stamp of this moment, on this machine."""
+    more |= environment.stamp(config["device"]) | {"uniform": method.uniform, "uses_base": method.uses_base}
+    return Record(content_key(config), config, accuracies, seconds, engine, **more)
 
 
 def mover(device: str) -> Callable[[TaskBatch], TaskBatch]:
-    """A function that brings a batch to a device."""
+    """A function that moves a batch to a device."""
     if device == "cpu":
         return lambda batch: batch
     try:

@@ -1,8 +1,4 @@
-"""How methods compare on the same tasks: who is ahead, by how much, and whether the difference is significant.
-
-Methods that use data of the base classes are compared with each other, and those that do without with each other:
-the two kinds answer different questions.
-"""
+"""How methods compare on the same tasks, those that use data of the base classes apart from those that do not."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ UNKNOWN = Estimate(math.nan, math.nan)
 
 
 class Column(NamedTuple):
-    """What the methods of a comparison share: the sampler, the preprocessing that was requested, the shots."""
+    """What the cells of a column share: the sampler, the requested preprocessing, the number of shots."""
 
     sampler: str
     preprocess: str
@@ -38,7 +34,7 @@ class Standing(NamedTuple):
     difference : Estimate
         Paired difference to the best, on the tasks that both did.
     p_value : float
-        Of that difference, after Holm's correction for all pairs of rivals: which one is best was not known before.
+        Of that difference, after Holm's correction for all pairs of rivals.
     rank : float
         Mean rank among its rivals over tasks; NaN where it did not do all tasks.
     """
@@ -52,35 +48,37 @@ class Standing(NamedTuple):
 
     @property
     def method(self) -> str:
-        """Its name."""
+        """The name of the method."""
         return str(self.record.config["method"])
 
     @property
     def family(self) -> tuple[Column, bool]:
-        """The column, and whether base data is used: rivals have both in common."""
+        """The column, and whether base data are used: rivals have both in common."""
         return self.column, self.record.uses_base
 
     def difference_to(self, other: Record) -> Estimate:
-        """Paired difference to another record, on the tasks that both did: the first ones."""
-        return paired_difference(*shared_tasks(self.record, other))
+        """Paired difference to another record, on the tasks that both did."""
+        return paired_difference(*_shared_tasks(self.record, other))
 
 
 def rank_methods(cells: Sequence[Cell], records: Sequence[Record]) -> list[Standing]:
     """The standing of each cell, in their order, from the cells' records."""
-    standings = [Standing(_column(cell), record) for cell, record in zip(cells, records, strict=True)]
+    standings = []
+    for cell, record in zip(cells, records, strict=True):
+        config = cell.episodes.config
+        standings.append(Standing(Column(config["sampler"], cell.requested_preprocess, config["n_shot"]), record))
     families: dict[tuple[Column, bool], list[int]] = {}
-    for place, one in enumerate(standings):
+    for index, one in enumerate(standings):
         if one.record.accuracies:
-            families.setdefault(one.family, []).append(place)
-    for places in families.values():
-        ranked = _rank_rivals([standings[place] for place in places])
-        for place, one in zip(places, ranked, strict=True):
-            standings[place] = one
+            families.setdefault(one.family, []).append(index)
+    for indices in families.values():
+        for index, one in zip(indices, _rank_rivals([standings[index] for index in indices]), strict=True):
+            standings[index] = one
     return standings
 
 
 def overall_ranking(standings: Iterable[Standing], uses_base: bool) -> tuple[list[str], Ranking] | None:
-    """The methods of one kind that did all tasks of all columns, ranked over them all; None for fewer than two."""
+    """The methods, with base data or without, that did every task of every column, ranked; None for fewer than two."""
     records: dict[str, dict[Column, Record]] = {}
     for one in standings:
         if one.record.uses_base == uses_base and one.record.whole:
@@ -93,15 +91,10 @@ def overall_ranking(standings: Iterable[Standing], uses_base: bool) -> tuple[lis
     return methods, ranking(np.array(accuracies).T)
 
 
-def shared_tasks(one: Record, other: Record) -> tuple[list[float], list[float]]:
-    """Accuracies of two records on the tasks that both did: the first ones."""
+def _shared_tasks(one: Record, other: Record) -> tuple[list[float], list[float]]:
+    """Accuracies of two records on the tasks that both did, which are the first ones."""
     n = min(len(one.accuracies), len(other.accuracies))
     return one.accuracies[:n], other.accuracies[:n]
-
-
-def _column(cell: Cell) -> Column:
-    config = cell.episodes.config
-    return Column(config["sampler"], cell.requested_preprocess, config["n_shot"])
 
 
 def _rank_rivals(rivals: Sequence[Standing]) -> list[Standing]:
@@ -110,15 +103,15 @@ def _rank_rivals(rivals: Sequence[Standing]) -> list[Standing]:
     whole = [one for one in rivals if len(one.record.accuracies) == most]
     best = max(whole, key=lambda one: one.record.accuracy.mean)
     pairs = list(itertools.combinations(rivals, 2))
-    adjusted = holm([paired_p(*shared_tasks(a.record, b.record)) for a, b in pairs])
-    p_values = {(a.method, b.method): p for (a, b), p in zip(pairs, adjusted, strict=True)}
+    adjusted = holm([paired_p(*_shared_tasks(a.record, b.record)) for a, b in pairs])
+    p_values = {frozenset((a.method, b.method)): p for (a, b), p in zip(pairs, adjusted, strict=True)}
     ranks = mean_ranks(np.array([one.record.accuracies for one in whole]).T)
     rank_of = {one.method: float(rank) for one, rank in zip(whole, ranks, strict=True)}
     return [
         one._replace(
             best=best.record,
             difference=one.difference_to(best.record),
-            p_value=p_values.get((one.method, best.method), p_values.get((best.method, one.method), math.nan)),
+            p_value=p_values.get(frozenset((one.method, best.method)), math.nan),
             rank=rank_of.get(one.method, math.nan),
         )
         for one in rivals

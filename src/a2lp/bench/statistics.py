@@ -1,4 +1,4 @@
-"""Means over tasks with their intervals, paired differences, and tests for many comparisons at once."""
+"""Means over tasks with confidence intervals, paired differences, and tests for multiple comparisons."""
 
 from __future__ import annotations
 
@@ -32,11 +32,7 @@ def estimate(values: Values) -> Estimate:
 
 
 def paired_difference(values: Values, baseline: Values) -> Estimate:
-    """Mean of the per-task differences to a baseline that ran on the same tasks.
-
-    The interval is that of the differences: tasks that are hard for both cancel out, so it is usually narrower
-    than the intervals of the two means suggest.
-    """
+    """The mean of the per-task differences to a baseline on the same tasks, with the interval of the differences."""
     if len(values) != len(baseline):
         raise ShapeError(
             f"{len(values)} tasks cannot be paired with {len(baseline)}; a paired difference needs the same tasks in "
@@ -57,61 +53,38 @@ def paired_p(values: Values, baseline: Values) -> float:
 
 
 def holm(p_values: Values) -> list[float]:
-    """Holm's step-down correction: each below 0.05 may be believed, and all of them together.
-
-    The smallest of m is multiplied by m, the next by m - 1 and so on, none below the one before it, none above 1.
-    """
+    """P-values after Holm's step-down correction, which controls the family-wise error rate."""
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
-    raised = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
     adjusted = np.empty_like(p)
-    adjusted[order] = np.minimum(raised, 1.0)
-    return [float(value) for value in adjusted]
+    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
+    return list(adjusted.tolist())
 
 
 class Ranking(NamedTuple):
-    """Methods ranked on each of many tasks, 1 being the best and equals sharing their places.
+    """Methods ranked on each of many tasks; rank 1 is the best, and ties share the mean of their ranks."""
 
-    Attributes
-    ----------
-    ranks : array (k,)
-        Mean rank of each method.
-    p_value : float
-        Friedman's: how likely ranks so far apart are if all methods are equal.
-    critical_difference : float
-        Nemenyi's: mean ranks that are further apart than this differ, at 5 % for all pairs together.
-    n : int
-        How many tasks.
-    """
-
-    ranks: Matrix
-    p_value: float
-    critical_difference: float
-    n: int
+    ranks: Matrix  # (k,) mean rank of each method
+    p_value: float  # of Friedman's test that all methods are equal
+    critical_difference: float  # Nemenyi's, of mean ranks, at 5 % for all pairs together
+    n: int  # tasks
 
 
 def mean_ranks(accuracies: Matrix) -> Matrix:
     """The mean rank of each of k methods over n tasks, from accuracies (n, k)."""
     from scipy.stats import rankdata
 
-    ranks: Matrix = rankdata(-np.asarray(accuracies), axis=1).mean(axis=0)
-    return ranks
+    return np.asarray(rankdata(-np.asarray(accuracies), axis=1).mean(axis=0))
 
 
 def ranking(accuracies: Matrix) -> Ranking:
-    """Mean ranks of methods with the tests of Friedman and Nemenyi, as Demsar (JMLR 2006) has them.
-
-    Parameters
-    ----------
-    accuracies : array (n, k)
-        Of k methods, two or more, on the same n tasks. Tasks are taken to be independent draws.
-    """
+    """Friedman's and Nemenyi's tests (Demsar, JMLR 2006) of k >= 2 methods on n independent tasks, (n, k)."""
     from scipy.stats import rankdata, studentized_range
 
     each = rankdata(-np.asarray(accuracies), axis=1)
     n, k = each.shape
     ranks = each.mean(axis=0)
-    # with ties the ranks of a task vary less than those of 1 to k do
+    # not that of the numbers 1 to k: with ties, the ranks of a task vary less
     variance = ((each - (k + 1) / 2) ** 2).sum() / (k - 1)
     statistic = n * n * ((ranks - (k + 1) / 2) ** 2).sum() / variance if variance > 0 else 0.0
     q = float(studentized_range.ppf(0.95, k, np.inf)) / math.sqrt(2)

@@ -1,4 +1,4 @@
-"""Tables of results, and how they are written: Markdown and LaTeX for reading, CSV and JSON for programs."""
+"""Tables of results: Markdown and LaTeX for reading, CSV and JSON for programs."""
 
 from __future__ import annotations
 
@@ -17,27 +17,16 @@ FlatRow = dict[str, Any]  # of CSV and JSON
 
 
 class Entry(NamedTuple):
-    """A field of a table.
-
-    Attributes
-    ----------
-    text : str
-    mean : float
-        The mean accuracy, which the best entry of a column is chosen by; NaN for everything else.
-    best : bool
-        Whether it is set in bold.
-    keys : tuple of str
-        The records that the number comes from.
-    """
+    """A field of a table."""
 
     text: str = ""
-    mean: float = math.nan
-    best: bool = False
-    keys: tuple[str, ...] = ()
+    mean: float = math.nan  # the mean accuracy, by which the best entry is chosen; NaN for other quantities
+    best: bool = False  # whether it is set in bold
+    keys: tuple[str, ...] = ()  # of the records that the number comes from
 
 
 class Row(NamedTuple):
-    """The entries of one method; ``published`` ones are quoted, all others measured."""
+    """The entries of one method, published or measured."""
 
     label: str
     entries: tuple[Entry, ...]
@@ -53,41 +42,26 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """Sections over the same columns.
-
-    Attributes
-    ----------
-    columns : tuple of (str, str)
-        A group, such as the preprocessing, and a name, such as the number of shots.
-    notes : tuple of str
-        What marks and names mean.
-    commands : tuple of (str, str)
-        What is missing, and the command that would measure it.
-    """
+    """Sections over the same columns."""
 
     title: str
-    columns: tuple[tuple[str, str], ...]
+    columns: tuple[tuple[str, str], ...]  # a group, such as the preprocessing, and a name, such as the number of shots
     sections: tuple[Section, ...]
     notes: tuple[str, ...] = ()
-    commands: tuple[tuple[str, str], ...] = ()
+    commands: tuple[tuple[str, str], ...] = ()  # what is missing, and the command that measures it
 
 
 def mark_best(sections: Sequence[Section]) -> tuple[Section, ...]:
     """Mark the highest mean of each column over some sections, among published entries and among measured ones."""
-    highest: dict[tuple[bool, int], float] = {}
-    for row in (row for section in sections for row in section.rows):
-        for column, entry in enumerate(row.entries):
-            if not math.isnan(entry.mean):
-                where = (row.published, column)
-                highest[where] = max(highest.get(where, -math.inf), entry.mean)
+    rows = [row for section in sections for row in section.rows]
+    highest = {}
+    for published in {row.published for row in rows}:
+        columns = zip(*(row.entries for row in rows if row.published == published), strict=True)
+        highest[published] = [max((e.mean for e in c if not math.isnan(e.mean)), default=math.nan) for c in columns]
 
     def marked(row: Row) -> Row:
-        return row._replace(
-            entries=tuple(
-                entry._replace(best=entry.mean == highest.get((row.published, column)))
-                for column, entry in enumerate(row.entries)
-            )
-        )
+        pairs = zip(row.entries, highest[row.published], strict=True)
+        return row._replace(entries=tuple(entry._replace(best=entry.mean == high) for entry, high in pairs))
 
     return tuple(section._replace(rows=tuple(map(marked, section.rows))) for section in sections)
 
@@ -141,7 +115,7 @@ def to_latex(table: Table) -> str:
 
 
 def describe(config: Mapping[str, Any]) -> str:
-    """One line that says what a table was measured on."""
+    """One line about the features and tasks of a table."""
     seed = "" if config["seed"] is None else f", seed {config['seed']}"
     return (
         f"{config['features']}: {config['n_way']}-way, {config['queries_per_task']} queries a task, "
@@ -150,27 +124,18 @@ def describe(config: Mapping[str, Any]) -> str:
 
 
 def plus_minus(mean: float, ci95: float, *, sign: bool = False) -> str:
-    """A mean and its interval, as ``78.93 ±0.79``."""
+    """A mean and its interval, as in ``78.93 ±0.79``."""
     number = f"{mean:+.2f}" if sign else f"{mean:.2f}"
     return number if math.isnan(ci95) else f"{number} ±{ci95:.2f}"
 
 
 def flat_row(record: Record) -> FlatRow:
-    """A record in one row of CSV or JSON."""
-    config, accuracy = record.config, record.accuracy
-    return {
-        "method": config["method"],
-        "n_way": config["n_way"],
-        "n_shot": config["n_shot"],
-        "preprocess": config["preprocess"],
-        "sampler": config["sampler"],
-        "features": config["features"],
-        "n_tasks": len(record.accuracies),
-        "mean_accuracy": accuracy.mean,
-        "ci95": accuracy.ci95,
-        "seconds": record.seconds,
-        "engine": record.engine,
-    }
+    """A record as one row of CSV or JSON."""
+    names = ("method", "n_way", "n_shot", "preprocess", "sampler", "features")
+    mean, ci95 = record.accuracy
+    row = {name: record.config[name] for name in names}
+    row |= {"n_tasks": len(record.accuracies), "mean_accuracy": mean, "ci95": ci95}
+    return row | {"seconds": record.seconds, "engine": record.engine}
 
 
 def _or_null(value: Any) -> Any:
@@ -178,7 +143,7 @@ def _or_null(value: Any) -> Any:
 
 
 def _tex(text: str) -> str:
-    """Text with the characters escaped that are special to LaTeX."""
+    """Text with LaTeX's special characters escaped."""
     for character in "&%$#_{}":
         text = text.replace(character, "\\" + character)
     return text.replace("±", r"$\pm$").replace("\u2212", "$-$")

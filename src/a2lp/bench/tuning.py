@@ -1,7 +1,4 @@
-"""Try one method's parameters on a grid, and rank them: what ``a2lp sweep`` does.
-
-Which classes parameters are chosen on is always stated; they are never silently those that a test is reported on.
-"""
+"""Try a method's parameters on a grid and rank them, as ``a2lp sweep`` does; results state the classes used."""
 
 from __future__ import annotations
 
@@ -26,10 +23,6 @@ from a2lp.errors import InputError
 from a2lp.features import BaseStatistics, FeatureSet, load
 from a2lp.files import write_text
 
-CLASSES = ("validation", "all")
-
-_SPLIT_SEED = 0
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sweep:
@@ -42,7 +35,7 @@ class Sweep:
     swept : list of str
         The parameters that were varied.
     classes : str
-        A sentence that says which classes the parameters were tried on.
+        A sentence that states which classes the parameters were tried on.
     """
 
     records: list[Record]
@@ -53,15 +46,13 @@ class Sweep:
     def table(self) -> Table:
         """Rows are combinations of values, the best first; columns are shots, and their mean."""
         config = self.records[0].config
-        shots = [record.config["n_shot"] for record in self._ranked[0][1]]
+        names = [f"{record.config['n_shot']}-shot" for record in self._ranked[0][1]]
+        names += ["mean"] if len(names) > 1 else []
         rows = []
-        for rank, (params, members) in enumerate(self._ranked):
-            texts = [plus_minus(*record.accuracy) for record in members]
-            if len(members) > 1:
-                texts.append(f"{_mean_over_shots(members):.2f}")
+        for rank, (params, records, mean) in enumerate(self._ranked):
+            texts = [*(plus_minus(*record.accuracy) for record in records), f"{mean:.2f}"][: len(names)]
             label = " ".join(f"{name}={value}" for name, value in params.items())
             rows.append(Row(label, tuple(Entry(text, best=rank == 0) for text in texts)))
-        names = [f"{k}-shot" for k in shots] + (["mean"] if len(shots) > 1 else [])
         group = "" if "preprocess" in self.swept else config["preprocess"]
         columns = tuple((group, name) for name in names)
         return Table(f"{config['method']}: {describe(config)}", columns, (Section("accuracy, %", tuple(rows)),))
@@ -70,9 +61,9 @@ class Sweep:
     def rows(self) -> list[FlatRow]:
         """One flat dictionary for each record, best parameters first, by mean accuracy over the numbers of shots."""
         return [
-            flat_row(record) | {"rank": rank, "mean_over_shots": _mean_over_shots(members)} | params
-            for rank, (params, members) in enumerate(self._ranked, start=1)
-            for record in members
+            flat_row(record) | {"rank": rank, "mean_over_shots": mean} | params
+            for rank, (params, records, mean) in enumerate(self._ranked, start=1)
+            for record in records
         ]
 
     def __repr__(self) -> str:
@@ -82,13 +73,15 @@ class Sweep:
         return f"{to_markdown(self.table)}\n\n{self.classes}"
 
     @cached_property
-    def _ranked(self) -> list[tuple[FlatRow, list[Record]]]:
-        """Records grouped by the swept parameters, the best group first."""
-        groups: dict[str, tuple[FlatRow, list[Record]]] = {}
+    def _ranked(self) -> list[tuple[FlatRow, list[Record], float]]:
+        """The swept parameters, their records, and the mean accuracy over these; the best parameters first."""
+        groups: dict[str, list[Record]] = {}
         for record in self.records:
             params = {name: record.config["params"][name] for name in self.swept}
-            groups.setdefault(json.dumps(params), (params, []))[1].append(record)
-        return sorted(groups.values(), key=lambda group: -_mean_over_shots(group[1]))
+            groups.setdefault(json.dumps(params), []).append(record)
+        means = {params: sum(r.accuracy.mean for r in records) / len(records) for params, records in groups.items()}
+        best_first = sorted(means, key=lambda params: -means[params])
+        return [(json.loads(params), groups[params], means[params]) for params in best_first]
 
 
 def sweep(
@@ -122,7 +115,8 @@ def sweep(
     features : str
         A bundled set or a feature file.
     classes : {"validation", "all"}
-        Which classes to try them on; see ``tuning_set``.
+        ``"validation"``: those of the set if its ``about`` has that ``split``, else those of the file beside it whose
+        name has ``val`` for ``test``, else a fixed random half of its classes. ``"all"``: every class.
     out : path, optional
         A folder for records and ``sweep.md``.
 
@@ -132,38 +126,25 @@ def sweep(
     for name in params:
         require_name("method or sampler with parameters", name, [method, sampler])
     if not grid:
-        raise InputError(
-            "the grid is empty; a sweep needs something to vary. Give a parameter and its values, such as "
-            "--grid alpha=0.5,0.8."
-        )
+        raise InputError("the grid is empty; a sweep varies a parameter. Give one, such as --grid alpha=0.5,0.8.")
     store = None if out is None else RecordStore(out, ("sweep.md",))
     vectors, sentence = tuning_set(features, classes)
     sizes = {"n_tasks": n_tasks, "n_way": n_way, "n_query": n_query}
     episodes = draw_episodes(vectors, [sampler], n_shot, params, **sizes, seed=seed)
     own = params.get(method, {})
-    variants = [
-        (method, {**own, **dict(zip(grid, values, strict=True))}) for values in itertools.product(*grid.values())
-    ]
+    combinations = itertools.product(*grid.values())
+    variants = [(method, {**own, **dict(zip(grid, values, strict=True))}) for values in combinations]
     statistics = base_statistics(base, features)
     cells = plan(episodes, variants, [preprocess], base=statistics, engine=engine, device=device)
-    found = Sweep(run(cells, store, progress), list(grid), sentence)
+    result = Sweep(run(cells, store, progress), list(grid), sentence)
     if store is not None:
-        write_text(store.folder.parent / "sweep.md", f"{found}\n")
-    return found
+        write_text(store.folder.parent / "sweep.md", f"{result}\n")
+    return result
 
 
 def tuning_set(source: str, which: str = "validation") -> tuple[FeatureSet, str]:
-    """The features to choose parameters on, and a sentence that says which classes they are.
-
-    Parameters
-    ----------
-    source : str
-        A bundled name or a file, as for ``load``.
-    which : {"validation", "all"}
-        ``"validation"``: the set itself if its ``about`` says that it is one, else the file beside it whose name has
-        ``val`` for ``test``, else a fixed random half of its classes. ``"all"``: every class.
-    """
-    require_name("choice of classes", which, CLASSES)
+    """The features that ``sweep`` uses, and a sentence that states which classes they have."""
+    require_name("choice of classes", which, ("validation", "all"))
     features = load(source)
     if features.about.get("split") in ("val", "validation"):
         return features, f"Tuned on the {features.n_classes} validation classes of {features.name}."
@@ -175,39 +156,27 @@ def tuning_set(source: str, which: str = "validation") -> tuple[FeatureSet, str]
     beside = Path(source).with_name(Path(source).name.replace("test", "val"))
     if beside != Path(source) and beside.is_file():
         features = load(str(beside))
-        return (
-            features,
-            f"Tuned on the {features.n_classes} classes of {beside.name}, the validation file beside {source}.",
-        )
+        classes = f"{features.n_classes} classes of {beside.name}"
+        return features, f"Tuned on the {classes}, the validation file beside {source}."
     return _half(features)
 
 
 def _half(features: FeatureSet) -> tuple[FeatureSet, str]:
     if features.labels is None:
-        raise InputError(
-            f"features {features.name!r} have no labels; parameters are chosen on labelled classes. Add labels."
-        )
+        raise InputError(f"features {features.name!r} have no labels, and parameters are tuned on classes. Add labels.")
     values = np.unique(features.labels)
     if len(values) < 4:
         raise InputError(
             f"features {features.name!r} have {len(values)} classes, too few to keep half of them for a test. "
             "Use --classes all, and do not report the result as a test."
         )
-    chosen = np.sort(np.random.default_rng(_SPLIT_SEED).permutation(values)[: len(values) // 2])
+    chosen = np.sort(np.random.default_rng(0).permutation(values)[: len(values) // 2])
     rows = np.isin(features.labels, chosen)
-    half = dataclasses.replace(
-        features,
-        features=features.features[rows],
-        labels=features.labels[rows],
-        files=None if features.files is None else tuple(np.array(features.files)[rows].tolist()),
-        name=f"{features.name}[half]",
-    )
+    files = None if features.files is None else tuple(itertools.compress(features.files, rows))
+    vectors, labels = features.features[rows], features.labels[rows]
+    half = dataclasses.replace(features, features=vectors, labels=labels, files=files, name=f"{features.name}[half]")
     names = ", ".join(features.class_name(int(c)) for c in chosen[:3])
     return half, (
         f"{features.name} has no validation classes. Tuned on a fixed half of its classes, {len(chosen)} of "
         f"{len(values)} ({names}, ...): an accuracy on all classes afterwards is not a clean test result."
     )
-
-
-def _mean_over_shots(records: Sequence[Record]) -> float:
-    return sum(record.accuracy.mean for record in records) / len(records)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -18,6 +18,7 @@ from a2lp.cli.doctor import doctor
 from a2lp.cli.embed import embed
 from a2lp.cli.meta_train import meta_train
 from a2lp.cli.methods import methods
+from a2lp.cli.options import option
 from a2lp.cli.reproduce import reproduce
 from a2lp.cli.suggest import suggest
 from a2lp.cli.sweep import sweep
@@ -27,14 +28,14 @@ from a2lp.errors import A2LPError, A2LPWarning, DatasetError
 
 
 class _Group(TyperGroup):
-    """Turns the errors that users can correct into one paragraph; anything else is a bug and keeps its traceback.
+    """Prints errors that users can correct as one paragraph; any other error is a bug and keeps its traceback.
 
     Warnings of the library, and what the bench logs, are notes on stderr.
     """
 
     def invoke(self, ctx: Any) -> Any:
-        log = logging.getLogger("a2lp.bench")
-        handler = _Notes()
+        log, handler = logging.getLogger("a2lp.bench"), logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("note: %(message)s"))
         log.addHandler(handler)
         log.setLevel(logging.INFO)
         try:
@@ -42,26 +43,16 @@ class _Group(TyperGroup):
                 warnings.simplefilter("default", A2LPWarning)  # each text once
                 warnings.showwarning = _show_warning
                 return super().invoke(ctx)
-        except DatasetError as error:  # shows trees of files, so its line breaks stay
-            typer.echo(f"error: {error}", err=True)
-            raise typer.Exit(2) from error
         except A2LPError as error:
-            _print_paragraph(f"error: {error}")
+            keep_lines = isinstance(error, DatasetError)  # which shows trees of files
+            typer.echo(f"error: {error}" if keep_lines else _paragraph(f"error: {error}"), err=True)
             raise typer.Exit(2) from error
         except KeyboardInterrupt as error:
-            _print_paragraph(
-                "interrupted: with --out, finished cells are kept, and the same command continues from there."
-            )
+            kept = "with --out, finished cells are kept, and the same command continues from there."
+            typer.echo(f"interrupted: {kept}", err=True)
             raise typer.Exit(130) from error
         finally:
             log.removeHandler(handler)
-
-
-class _Notes(logging.Handler):
-    """Prints what the library logs as notes."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        _print_paragraph(f"note: {record.getMessage()}")
 
 
 app = typer.Typer(
@@ -72,32 +63,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(classify)
-app.command()(suggest)
-app.command()(bench)
-app.command()(methods)
-app.command()(sweep)
-app.command()(tables)
-app.command()(reproduce)
-app.command()(train)
-app.command()(meta_train)
-app.command()(embed)
-app.command()(convert)
-app.command()(doctor)
+for _run in (classify, suggest, bench, methods, sweep, tables, reproduce, train, meta_train, embed, convert, doctor):
+    app.command()(_run)
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         typer.echo(__version__)
         raise typer.Exit
 
 
+Version = Annotated[
+    bool, option("Print the version and stop.", None, "--version", callback=_print_version, is_eager=True)
+]
+
+
 @app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True)
-    ] = False,
-) -> None:
+def _options(version: Version = False) -> None:
     pass
 
 
@@ -106,19 +88,14 @@ def main() -> None:
     app()
 
 
-def _print_paragraph(text: str) -> None:
-    typer.echo(" ".join(text.split()), err=True)
+def _paragraph(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
 ) -> None:
     if issubclass(category, A2LPWarning):
-        _print_paragraph(f"note: {message}")
+        typer.echo(_paragraph(f"note: {message}"), err=True)
     else:
         sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))

@@ -7,40 +7,29 @@ from typing import Annotated
 import typer
 
 from a2lp.cli import options
+from a2lp.cli.options import option
+
+SAVE_HELP = "Write the tasks; with several shots or samplers, one FILE_1shot.npz and so on for each."
+BASELINE_HELP = "Method that differences are taken to; lp if it runs, else the first; none for all."
+LIMIT_HELP = "Stop a cell after so many seconds of prediction, and compare on the tasks that it did."
 
 
 def bench(
     features: options.Features = "cub",
-    methods: Annotated[
-        str, typer.Option(help="Methods, or all that can run here; see `a2lp methods`.", metavar="LIST|all")
-    ] = "prototypical,imprinting,lp,a2lp",
+    methods: Annotated[str, option("Methods, or all that can run here; see `a2lp methods`.", "LIST|all")] = (
+        "prototypical,imprinting,lp,a2lp"
+    ),
     shots: options.Shots = "1,5",
     ways: options.Ways = 5,
     queries: options.Queries = 15,
     tasks: options.Tasks = 1000,
-    sampler: Annotated[str, typer.Option(help=options.SAMPLER_HELP, metavar="LIST")] = "balanced",
-    preprocess: Annotated[
-        str, typer.Option(help="Of own (each method's), l2, plc, cl2n, whiten and none.", metavar="LIST")
-    ] = "own",
+    sampler: Annotated[str, option(options.SAMPLER_HELP, "LIST")] = "balanced",
+    preprocess: Annotated[str, option("Of own (each method's), l2, plc, cl2n, whiten and none.", "LIST")] = "own",
     seed: options.Seed = None,
-    tasks_file: Annotated[
-        str | None, typer.Option(help="Run exactly the tasks of this .npz file.", metavar="FILE")
-    ] = None,
-    save_tasks: Annotated[
-        str | None,
-        typer.Option(
-            help="Write the tasks; with several shots or samplers, one FILE_1shot.npz and so on for each.",
-            metavar="FILE",
-        ),
-    ] = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(help="Method that differences are taken to; lp if it runs, else the first; none for all."),
-    ] = None,
-    limit_seconds: Annotated[
-        float | None,
-        typer.Option(help="Stop a cell after so many seconds of prediction, and compare on the tasks that it did."),
-    ] = None,
+    tasks_file: Annotated[str | None, option("Run exactly the tasks of this .npz file.", "FILE")] = None,
+    save_tasks: Annotated[str | None, option(SAVE_HELP, "FILE")] = None,
+    baseline: Annotated[str | None, option(BASELINE_HELP)] = None,
+    limit_seconds: Annotated[float | None, option(LIMIT_HELP)] = None,
     set_: options.Settings = [],  # noqa: B006  typer copies it
     base: options.Base = None,
     engine: options.Engine = "auto",
@@ -50,10 +39,10 @@ def bench(
 ) -> None:
     """Compare methods on the same tasks: accuracy, paired differences, ranks, seconds.
 
-    Lists are separated by commas. With --format csv or json, stdout has that document alone. A method that fails is
-    noted, and the others go on.
+    Lists are separated by commas. With --format csv or json, stdout has that document alone. If a method fails, this is
+    noted, and the others run.
     """
-    options.check_format(format)
+    options.require_name("format", format, options.FORMATS)
     names = options.names(methods, "--methods")
 
     from a2lp.bench.comparison import ALL, compare
@@ -63,7 +52,7 @@ def bench(
     saved = None if tasks_file is None else TaskList.load(tasks_file)
     if saved is not None:
         note = "decides the tasks; --shots, --ways, --queries, --tasks, --sampler and --seed do not apply."
-        output.note(f"note: {tasks_file} {note}")
+        typer.echo(f"note: {tasks_file} {note}", err=True)
     with output.progress_bar("bench") as progress:
         found = compare(
             features,
@@ -88,4 +77,4 @@ def bench(
         )
     output.emit(format, found.rows, found.table)
     if found.report is not None:
-        output.note(f"report: {found.report}")
+        typer.echo(f"report: {found.report}", err=True)

@@ -7,29 +7,25 @@ from typing import Annotated
 
 import typer
 
+from a2lp.cli.options import option
+
+SOURCE_HELP = (
+    "A feature file (.npz, .npy with its .csv, .safetensors, .parquet, or a pickle of {class: vectors}: .plk, .pkl, "
+    ".pickle), or the name of a bundled set: cub, cifar_fs, digits."
+)
+TARGET_HELP = "The file to write; its extension is its format: .npz, .npy, .safetensors or .parquet."
+
 
 def convert(
-    source: Annotated[
-        str,
-        typer.Argument(
-            help="A feature file (.npz, .npy with its .csv, .safetensors, .parquet, or a pickle of {class: "
-            "vectors}: .plk, .pkl, .pickle), or the name of a bundled set: cub, cifar_fs, digits."
-        ),
-    ],
-    target: Annotated[
-        Path,
-        typer.Argument(help="The file to write; its extension is its format: .npz, .npy, .safetensors or .parquet."),
-    ],
-    force: Annotated[bool, typer.Option("--force", help="Replace the target if it exists.")] = False,
+    source: Annotated[str, typer.Argument(help=SOURCE_HELP)],
+    target: Annotated[Path, typer.Argument(help=TARGET_HELP)],
+    force: Annotated[bool, option("Replace the target if it exists.", None, "--force")] = False,
 ) -> None:
     """Convert a feature file to another format, without losing or rounding anything."""
-    from rich.console import Console
-
     from a2lp.features import load, save
 
     features = load(source)
     save(features, target, force=force)
     n, d = features.features.shape
     classes = "no labels" if features.labels is None else f"{features.n_classes} classes"
-    line = f"{source}: {n} vectors of {d} dimensions ({features.features.dtype}), {classes} -> {target}"
-    Console().print(line, markup=False, highlight=False, soft_wrap=True)
+    typer.echo(f"{source}: {n} vectors of {d} dimensions ({features.features.dtype}), {classes} -> {target}")

@@ -2,74 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from a2lp import cores
+from a2lp.cli.options import option
 from a2lp.cli.progress import bar_on_stderr
 from a2lp.errors import CorruptImageError, InputError
 
-if TYPE_CHECKING:
-    from a2lp.features import FeatureSet
-    from a2lp.images.embed import Progress
+SOURCE_HELP = "A folder of images with a folder for each class, a dataset's folder, or a pack (.npz)."
+VIEW_HELP = (
+    "The part of an image to embed, in pixels: shorter side, centre crop, and the size that this is resized to; the "
+    "backbone's default if not given."
+)
+FLIP_HELP = "Average over each image and its mirror image, as classify does: better features, twice the time."
+CACHE_HELP = (
+    "Where vectors are kept, so that nothing is embedded twice; by default the folder A2LP_CACHE, or the user's cache "
+    "folder."
+)
 
 
 def embed(
-    source: Annotated[
-        str,
-        typer.Argument(help="A folder of images with a folder for each class, a dataset's folder, or a pack (.npz)."),
-    ],
+    source: Annotated[str, typer.Argument(help=SOURCE_HELP)],
     backbone: Annotated[
-        str, typer.Option(help="resnet12, resnet12_512, wrn28_10, efficientnet_lite0 or timm:NAME.", metavar="NAME")
+        str, option("resnet12, resnet12_512, wrn28_10, efficientnet_lite0 or timm:NAME.", "NAME")
     ] = "efficientnet_lite0",
-    weights: Annotated[
-        Path | None, typer.Option(help="The backbone's weights: .safetensors, .pth.tar or .tar.", metavar="FILE")
-    ] = None,
-    view: Annotated[
-        str | None,
-        typer.Option(
-            help="The part of an image to embed, in pixels: shorter side, centre crop, and the size that this is "
-            "resized to; the backbone's default if not given.",
-            metavar="RESIZE/CROP[/SIZE]",
-        ),
-    ] = None,
-    dataset: Annotated[
-        str | None, typer.Option(help="The dataset, where its splits are not clear from its layout.", metavar="NAME")
-    ] = None,
-    split: Annotated[
-        str | None, typer.Option(help="train, val or test, for datasets with splits.", metavar="NAME")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="The feature file to write (.npz, float16).", metavar="FILE")] = Path(
-        "features.npz"
-    ),
-    flip: Annotated[
-        bool,
-        typer.Option(
-            "--flip/--no-flip",
-            help="Average over each image and its mirror image, as classify does: better features, twice the time.",
-        ),
-    ] = True,
-    on_corrupt: Annotated[
-        str, typer.Option(help="What to do with images that cannot be read.", metavar="refuse|skip")
-    ] = "refuse",
-    device: Annotated[str, typer.Option(help="auto (CUDA if available), cpu, cuda, cuda:1, ...")] = "auto",
-    batch_size: Annotated[int, typer.Option(help="Images that are read at a time.")] = 64,
-    workers: Annotated[
-        int | None, typer.Option(help="Threads that decode images.", show_default="one for each core")
-    ] = None,
-    cache: Annotated[
-        Path | None,
-        typer.Option(
-            help="Where vectors are kept, so that nothing is embedded twice; by default the folder A2LP_CACHE, or the "
-            "user's cache folder.",
-            metavar="DIR",
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
+    weights: Annotated[Path | None, option("The backbone's weights: .safetensors, .pth.tar or .tar.", "FILE")] = None,
+    view: Annotated[str | None, option(VIEW_HELP, "RESIZE/CROP[/SIZE]")] = None,
+    dataset: Annotated[str | None, option("The dataset, if its splits are not clear from its layout.", "NAME")] = None,
+    split: Annotated[str | None, option("train, val or test, for datasets with splits.", "NAME")] = None,
+    out: Annotated[Path, option("The feature file to write (.npz, float16).", "FILE")] = Path("features.npz"),
+    flip: Annotated[bool, option(FLIP_HELP, None, "--flip/--no-flip")] = True,
+    on_corrupt: Annotated[str, option("What to do with images that cannot be read.", "refuse|skip")] = "refuse",
+    device: Annotated[str, option("auto (CUDA if available), cpu, cuda, cuda:1, ...")] = "auto",
+    batch_size: Annotated[int, option("Images that are read at a time.")] = 64,
+    workers: Annotated[int | None, option("Threads that decode images.", show_default="one for each core")] = None,
+    cache: Annotated[Path | None, option(CACHE_HELP, "DIR")] = None,
+    force: Annotated[bool, option("Replace FILE if it exists.", None, "--force")] = False,
 ) -> None:
     """Embed images with a backbone, and write them as a feature file.
 
@@ -108,25 +81,20 @@ def embed(
     except KeyboardInterrupt:
         typer.echo("interrupted: finished vectors are kept, and the same command continues from there.", err=True)
         raise typer.Exit(130) from None
-    _print_skipped(features)
-    n, d = features.features.shape
-    skipped = len(features.about["skipped"])
-    typer.echo(f"{source}: {n} vectors of {d} dimensions ({network.name}), {skipped} images skipped -> {out}")
-    if features.labels is not None:
-        typer.echo(f"base statistics of {features.n_classes} classes -> {base_path(out)}")
-
-
-def _print_skipped(features: FeatureSet) -> None:
-    """Name the images that were skipped, and the classes of which none is left."""
-    for file in features.about["skipped"]:
+    skipped = features.about["skipped"]
+    for file in skipped:
         typer.echo(f"skipped, since it cannot be read: {file}", err=True)
     for label, name in enumerate(features.classes or ()):
         if features.labels is not None and label not in features.labels:
             typer.echo(f"note: no image of the class {name!r} could be read; the file has none of it.", err=True)
+    n, d = features.features.shape
+    typer.echo(f"{source}: {n} vectors of {d} dimensions ({network.name}), {len(skipped)} images skipped -> {out}")
+    if features.labels is not None:
+        typer.echo(f"base statistics of {features.n_classes} classes -> {base_path(out)}")
 
 
 @contextmanager
-def _progress_bar() -> Iterator[Progress]:
+def _progress_bar() -> Iterator[Callable[[str, int, int], None]]:
     """A bar on stderr, and a line on how many images are to be embedded."""
     with bar_on_stderr() as (console, bar, task):
         looked_up = 0

@@ -3,46 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from a2lp.cli.options import whole_numbers
+from a2lp.cli.options import option, whole_numbers
 from a2lp.cli.progress import bar_on_stderr
 
-if TYPE_CHECKING:
-    from a2lp.meta.checkpoint import Evaluation
+VAL_HELP = "Features of validation classes, to keep the weights that are best on them; else the last are kept."
+SPREAD_HELP = (
+    "How much of a base class's distance to the mean of all is kept; a backbone that was trained on these classes "
+    "separates them too well. 1 leaves them as they are."
+)
 
 
 def meta_train(
     method: Annotated[str, typer.Argument(help="sib, sib_e3bm, tpn_learned, can or dpgn.", metavar="METHOD")],
-    features: Annotated[str, typer.Option(help="Labelled features of the base classes.", metavar="NAME|FILE")],
-    out: Annotated[Path, typer.Option(help="The .safetensors file to write; a killed run continues.", metavar="FILE")],
-    val: Annotated[
-        str | None,
-        typer.Option(
-            help="Features of validation classes, to keep the weights that are best on them; else the last are kept.",
-            metavar="NAME|FILE",
-        ),
-    ] = None,
-    shots: Annotated[
-        str, typer.Option(help="Labelled examples per class; steps take them by turns.", metavar="LIST")
-    ] = "1,5",
-    ways: Annotated[int, typer.Option(help="Classes of an episode.")] = 5,
-    queries: Annotated[int, typer.Option(help="Queries per class.")] = 15,
-    spread: Annotated[
-        float,
-        typer.Option(
-            help="How much of a base class's distance to the mean of all is kept; a backbone that was trained on "
-            "these classes separates them too well. 1 leaves them as they are."
-        ),
-    ] = 0.6,
-    steps: Annotated[int | None, typer.Option(help="Steps of the optimizer.", show_default="the method's")] = None,
-    batch: Annotated[int | None, typer.Option(help="Episodes of a step.", show_default="the method's")] = None,
-    lr: Annotated[float | None, typer.Option(help="The first learning rate.", show_default="the method's")] = None,
-    evaluations: Annotated[int, typer.Option(help="How often to validate and to write a checkpoint.")] = 10,
-    seed: Annotated[int, typer.Option(help="Seed of the untrained head and of the episodes.")] = 0,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it is of another run.")] = False,
+    features: Annotated[str, option("Labelled features of the base classes.", "NAME|FILE")],
+    out: Annotated[Path, option("The .safetensors file to write; a killed run continues.", "FILE")],
+    val: Annotated[str | None, option(VAL_HELP, "NAME|FILE")] = None,
+    shots: Annotated[str, option("Labelled examples per class; steps alternate between them.", "LIST")] = "1,5",
+    ways: Annotated[int, option("Classes of an episode.")] = 5,
+    queries: Annotated[int, option("Queries per class.")] = 15,
+    spread: Annotated[float, option(SPREAD_HELP)] = 0.6,
+    steps: Annotated[int | None, option("Steps of the optimizer.", show_default="the method's")] = None,
+    batch: Annotated[int | None, option("Episodes of a step.", show_default="the method's")] = None,
+    lr: Annotated[float | None, option("The first learning rate.", show_default="the method's")] = None,
+    evaluations: Annotated[int, option("How often to validate and to write a checkpoint.")] = 10,
+    seed: Annotated[int, option("Seed of the untrained head and of the episodes.")] = 0,
+    force: Annotated[bool, option("Replace FILE if it is of another run.", None, "--force")] = False,
 ) -> None:
     """Train the part of a method that is learned from base classes.
 
@@ -66,7 +55,7 @@ def meta_train(
     with bar_on_stderr() as (console, bar, task):
         bar.update(task, total=config.steps, description=method)
 
-        def report(step: int, evaluation: Evaluation | None) -> None:
+        def report(step: int, evaluation: object) -> None:
             bar.update(task, completed=step)
             if evaluation is not None:
                 console.print(f"{method}: {evaluation}", markup=False, soft_wrap=True)

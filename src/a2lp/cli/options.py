@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -13,36 +13,31 @@ from a2lp.errors import InputError, UnknownNameError
 
 FORMATS = ("table", "markdown", "latex", "csv", "json")
 
-Features = Annotated[
-    str, typer.Option(help="A bundled set (cub, cifar_fs, digits) or a feature file.", metavar="NAME|FILE")
-]
-Shots = Annotated[str, typer.Option(help="Labelled examples per class.", metavar="LIST")]
-Ways = Annotated[int, typer.Option(help="Classes of a task.")]
-Queries = Annotated[int, typer.Option(help="Queries per class; for dirichlet and k_eff, on average.")]
-Tasks = Annotated[int, typer.Option(help="How many tasks.")]
+
+def option(help: str, metavar: str | None = None, *names: str, **more: Any) -> Any:
+    """``typer.Option`` with its help and metavar first."""
+    return typer.Option(*names, help=help, metavar=metavar, **more)
+
+
+Features = Annotated[str, option("A bundled set (cub, cifar_fs, digits) or a feature file.", "NAME|FILE")]
+Shots = Annotated[str, option("Labelled examples per class.", "LIST")]
+Ways = Annotated[int, option("Classes of a task.")]
+Queries = Annotated[int, option("Queries per class; for dirichlet and k_eff, on average.")]
+Tasks = Annotated[int, option("How many tasks.")]
 SAMPLER_HELP = "How tasks are drawn: balanced, dirichlet, k_eff, semi_supervised or authors."
-Seed = Annotated[
-    int | None, typer.Option(help="Seed of the tasks; 0 by default. Tasks of authors.dataset have its published seed.")
-]
+Seed = Annotated[int | None, option("Seed of the tasks; 0 by default, or the published one of authors.dataset.")]
 Settings = Annotated[
-    list[str],
-    typer.Option("--set", help="A parameter of a method or sampler; may be repeated.", metavar="NAME.PARAM=VALUE"),
+    list[str], option("A parameter of a method or sampler; may be repeated.", "NAME.PARAM=VALUE", "--set")
 ]
-Base = Annotated[
-    str | None,
-    typer.Option(
-        help="Features of the base classes, or their statistics, for cl2n, whiten and methods that need them; "
-        "bundled sets bring theirs.",
-        metavar="NAME|FILE",
-    ),
-]
-Engine = Annotated[str, typer.Option(help="Engine of the methods that have one.")]
-Device = Annotated[str, typer.Option(help="cpu (NumPy), torch (torch on the CPU), or cuda.")]
-Out = Annotated[
-    str | None,
-    typer.Option(help="Folder for records, table and report; an interrupted run continues.", metavar="DIR"),
-]
-Format = Annotated[str, typer.Option(help="What is printed: table, markdown, latex, csv or json.", metavar="NAME")]
+BASE_HELP = (
+    "Features of the base classes, or their statistics, for cl2n, whiten and methods that need them; bundled sets have "
+    "their own."
+)
+Base = Annotated[str | None, option(BASE_HELP, "NAME|FILE")]
+Engine = Annotated[str, option("Engine of the methods that have one.")]
+Device = Annotated[str, option("cpu (NumPy), torch (torch on the CPU), or cuda.")]
+Out = Annotated[str | None, option("Folder for records, table and report; an interrupted run continues.", "DIR")]
+Format = Annotated[str, option("What is printed: table, markdown, latex, csv or json.", "NAME")]
 
 
 def names(text: str, option: str) -> list[str]:
@@ -69,8 +64,7 @@ def settings(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
         match = re.fullmatch(r"([\w-]+)\.(\w+)=(.+)", text)
         if not match:
             raise InputError(f"--set {_shown(text)} is not NAME.PARAM=VALUE. Write it as in --set a2lp.steps=200.")
-        name, param, value = match.groups()
-        found.setdefault(name, {})[param] = _value(value)
+        found.setdefault(match[1], {})[match[2]] = _value(match[3])
     return found
 
 
@@ -86,10 +80,10 @@ def grid(texts: Sequence[str]) -> dict[str, list[Any]]:
     return found
 
 
-def check_format(name: str) -> None:
-    """Raise UnknownNameError unless the name is one of the formats."""
-    if name not in FORMATS:
-        raise UnknownNameError("format", name, FORMATS)
+def require_name(kind: str, name: str, known: Iterable[str]) -> None:
+    """As ``a2lp.checks.require_name``, without loading NumPy."""
+    if name not in known:
+        raise UnknownNameError(kind, name, known)
 
 
 def _shown(text: str) -> str:

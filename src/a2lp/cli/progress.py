@@ -4,33 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress, TaskID
+from rich import progress
+from rich.console import Console
 
 
 @contextmanager
-def bar_on_stderr() -> Iterator[tuple[Console, Progress, TaskID]]:
-    """A bar with counts and times, nothing where stderr is no terminal; its console, itself, and its one line."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
+def bar_on_stderr() -> Iterator[tuple[Console, progress.Progress, progress.TaskID]]:
+    """A console, a bar with counts and times on it, and the bar's only task; no bar if stderr is not a terminal."""
     console = Console(stderr=True, highlight=False)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    text, counts = progress.TextColumn("{task.description}"), progress.MofNCompleteColumn()
+    columns = (text, progress.BarColumn(), counts, progress.TimeElapsedColumn(), progress.TimeRemainingColumn())
+    with progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         yield console, bar, bar.add_task("", total=None)

@@ -1,4 +1,4 @@
-"""``a2lp reproduce``: all cells of the paper's tables that the features at hand allow."""
+"""``a2lp reproduce``: all cells of the paper's tables for which there are features."""
 
 from __future__ import annotations
 
@@ -8,31 +8,25 @@ from typing import Annotated
 import typer
 
 from a2lp.cli import options
+from a2lp.cli.options import option
+
+DATA_HELP = "Folder of feature files such as cub_resnet12_test.npz, beside the bundled sets; may be repeated."
+OUT_HELP = "Folder for records, tables and report; an interrupted run continues."
 
 
 def reproduce(
-    data: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="Folder of feature files such as cub_resnet12_test.npz, beside the bundled sets; may be repeated.",
-            metavar="DIR",
-        ),
-    ] = None,
-    out: Annotated[
-        str,
-        typer.Option(help="Folder for records, tables and report; an interrupted run continues.", metavar="DIR"),
-    ] = "results",
+    data: Annotated[list[Path] | None, option(DATA_HELP, "DIR")] = None,
+    out: Annotated[str, option(OUT_HELP, "DIR")] = "results",
     tasks: options.Tasks = 1000,
 ) -> None:
-    """Run every cell of the paper's tables that the features allow, then write the tables and a report.
+    """Run every cell of the paper's tables for which there are features, then write the tables and a report.
 
-    Files are named after dataset (mini, tiered, cifar_fs, cub), network and split, or say these in their `about`.
+    Files are named after dataset (mini, tiered, cifar_fs, cub), network and split, or have these in their `about`.
     """
     from a2lp.bench import reproduce
     from a2lp.cli.output import progress_bar
 
     with progress_bar("reproduce") as progress:
         found = reproduce(data or (), out, n_tasks=tasks, progress=progress)
-    typer.echo(
-        f"{len(found.records)} cells are in {out}: see reproduction.html there, or `a2lp tables --records {out}`."
-    )
+    count = len(found.records)
+    typer.echo(f"{count} cells are in {out}: see reproduction.html there, or `a2lp tables --records {out}`.")

@@ -7,28 +7,25 @@ from typing import Annotated
 import typer
 
 from a2lp.cli import options
+from a2lp.cli.options import option
+
+CLASSES_HELP = (
+    "validation: those of the set, or of the file beside it, or a fixed half of the classes. all: every class; the "
+    "result is then not a test result."
+)
 
 
 def sweep(
-    grid: Annotated[
-        list[str], typer.Option(help="A parameter and its values; may be repeated.", metavar="PARAM=VALUE,VALUE")
-    ],
-    method: Annotated[str, typer.Option(help="The method; see `a2lp methods`.")] = "a2lp",
+    grid: Annotated[list[str], option("A parameter and its values; may be repeated.", "PARAM=VALUE,VALUE")],
+    method: Annotated[str, option("The method; see `a2lp methods`.")] = "a2lp",
     features: options.Features = "cub",
-    classes: Annotated[
-        str,
-        typer.Option(
-            help="validation: those of the set, or of the file beside it, or a fixed half of the classes. "
-            "all: every class; the result is then no test result.",
-            metavar="validation|all",
-        ),
-    ] = "validation",
+    classes: Annotated[str, option(CLASSES_HELP, "validation|all")] = "validation",
     shots: options.Shots = "1,5",
     ways: options.Ways = 5,
     queries: options.Queries = 15,
     tasks: options.Tasks = 200,
-    sampler: Annotated[str, typer.Option(help=options.SAMPLER_HELP)] = "balanced",
-    preprocess: Annotated[str, typer.Option(help="One of own (the method's), l2, plc, cl2n, whiten and none.")] = "own",
+    sampler: Annotated[str, option(options.SAMPLER_HELP)] = "balanced",
+    preprocess: Annotated[str, option("One of own (the method's), l2, plc, cl2n, whiten and none.")] = "own",
     seed: options.Seed = None,
     set_: options.Settings = [],  # noqa: B006  typer copies it
     base: options.Base = None,
@@ -38,7 +35,7 @@ def sweep(
     format: options.Format = "table",
 ) -> None:
     """Try a method's parameters on a grid, and rank them by mean accuracy over the numbers of shots."""
-    options.check_format(format)
+    options.require_name("format", format, options.FORMATS)
     values = options.grid(grid)
 
     from a2lp.bench import sweep
@@ -65,4 +62,4 @@ def sweep(
             progress=progress,
         )
     output.emit(format, found.rows, found.table)
-    output.note(found.classes)
+    typer.echo(found.classes, err=True)

@@ -8,45 +8,35 @@ from typing import Annotated
 
 import typer
 
-from a2lp.errors import UnknownNameError
+from a2lp.cli.options import option, require_name
 
-FORMATS = ("terminal", "markdown", "latex", "html")
-TABLES = ("1", "2", "3", "all")
 RESULTS = "results"
+RECORDS_HELP = f"Folder of an earlier --out; {RESULTS} where there is one, else published numbers alone."
 
 
 def tables(
-    records: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Folder of an earlier --out; {RESULTS} where there is one, else published numbers alone.",
-            metavar="DIR",
-        ),
-    ] = None,
-    table: Annotated[str, typer.Option(help="1, 2, 3 or all.", metavar="NUMBER")] = "all",
-    format: Annotated[
-        str, typer.Option(help="What is printed: terminal, markdown, latex or html.", metavar="NAME")
-    ] = "terminal",
-    trace: Annotated[bool, typer.Option("--trace", help="List the record of every number of ours instead.")] = False,
+    records: Annotated[str | None, option(RECORDS_HELP, "DIR")] = None,
+    table: Annotated[str, option("1, 2, 3 or all.", "NUMBER")] = "all",
+    format: Annotated[str, option("What is printed: terminal, markdown, latex or html.", "NAME")] = "terminal",
+    trace: Annotated[bool, option("List the record of each of our numbers instead.", None, "--trace")] = False,
 ) -> None:
     """Print the paper's tables: published numbers, and beside them ours, from records.
 
-    A cell of ours without a record is a dash, and the command that would fill it is below the table.
+    Where we have no record there is a dash, and the command that measures the cell is below the table.
     """
-    for kind, name, known in (("table", table, TABLES), ("format", format, FORMATS)):
-        if name not in known:
-            raise UnknownNameError(kind, name, known)
+    require_name("table", table, ("1", "2", "3", "all"))
+    require_name("format", format, ("terminal", "markdown", "latex", "html"))
 
     from a2lp.bench import paper_report, paper_tables
     from a2lp.bench.paper_records import select_records
     from a2lp.bench.records import read_records
     from a2lp.bench.tables import to_latex, to_markdown
-    from a2lp.cli.output import note, print_table
+    from a2lp.cli.output import print_table
 
     folder = records or (RESULTS if Path(RESULTS).is_dir() else None)
     ours = select_records([] if folder is None else read_records(folder))
     for reason, count in ours.left_out.items():
-        note(f"note: {count} of the records of {folder} are not in the tables: {reason}.")
+        typer.echo(f"note: {count} of the records of {folder} are not in the tables: {reason}.", err=True)
     numbers = paper_tables.NUMBERS if table == "all" else (int(table),)
     made = [paper_tables.paper_table(number, ours, folder or RESULTS) for number in numbers]
     if trace:

@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich import progress
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
 
+from a2lp.cli.options import option
 from a2lp.errors import InputError
 
 if TYPE_CHECKING:
     from a2lp.images.training import Evaluation, Report
 
 _BARS = "▁▂▃▄▅▆▇█"
+COMMIT_HELP = "The commit of the code, for the record; by default that of the checkout that a2lp runs from."
 
 
 def train(
     config: Annotated[str, typer.Argument(help="The configuration, a JSON file; configs/ has six.", metavar="CONFIG")],
-    data: Annotated[str, typer.Option(help="The dataset's folder.", metavar="DIR")],
-    out: Annotated[
-        str, typer.Option(help="Folder for weights, log and record; a killed run continues there.", metavar="DIR")
-    ],
-    minutes: Annotated[float | None, typer.Option(help="Length of the schedule, instead of CONFIG's.")] = None,
-    epochs: Annotated[float | None, typer.Option(help="Likewise, in epochs.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    workers: Annotated[int | None, typer.Option(help="Threads that decode images; one for each core.")] = None,
-    commit: Annotated[
-        str | None,
-        typer.Option(
-            help="The commit of the code, for the record; by default that of the checkout that a2lp runs from.",
-            metavar="HASH",
-        ),
-    ] = None,
+    data: Annotated[str, option("The dataset's folder.", "DIR")],
+    out: Annotated[str, option("Folder for weights, log and record; a killed run continues there.", "DIR")],
+    minutes: Annotated[float | None, option("Length of the schedule, instead of CONFIG's.")] = None,
+    epochs: Annotated[float | None, option("Likewise, in epochs.")] = None,
+    device: Annotated[str, option("auto, cpu or cuda.")] = "auto",
+    workers: Annotated[int | None, option("Threads that decode images; one for each core.")] = None,
+    commit: Annotated[str | None, option(COMMIT_HELP, "HASH")] = None,
 ) -> None:
     """Train a backbone on base classes, and keep the weights that are best on validation classes."""
     if minutes is not None and epochs is not None:
@@ -46,9 +44,9 @@ def train(
         settings = settings.with_length(minutes=minutes, epochs=epochs)
     base, val = (load(data, split, dataset=settings.dataset) for split in ("train", "val"))
     try:
-        with _display(settings.name) as progress:
+        with _display(settings.name) as report:
             result = training.train(
-                settings, base, val, out, device=device, workers=workers, commit=commit, progress=progress
+                settings, base, val, out, device=device, workers=workers, commit=commit, progress=report
             )
     except KeyboardInterrupt:
         typer.echo("interrupted: the same command continues from the last checkpoint, if there is one.", err=True)
@@ -66,22 +64,10 @@ def train(
 @contextmanager
 def _display(name: str) -> Iterator[Callable[[Report], None]]:
     """A bar and the validation curve on a terminal; elsewhere a line for each evaluation."""
-    from rich.console import Console, Group
-    from rich.live import Live
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-    from rich.text import Text
-
     console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn()
-    )
+    times = progress.TimeElapsedColumn(), progress.TimeRemainingColumn()
+    text = progress.TextColumn("{task.description}")
+    bar = progress.Progress(text, progress.BarColumn(), progress.TaskProgressColumn(), *times)
     task = bar.add_task(name, total=1.0)
     evaluations: list[Evaluation] = []
     live = Live(bar, console=console, transient=True) if console.is_terminal else None
@@ -97,11 +83,9 @@ def _display(name: str) -> Iterator[Callable[[Report], None]]:
         bar.update(task, completed=given.done, description=f"{name}: {given.note or 'training'}{speed}")
         live.update(Group(bar, Text(curve(evaluations))))
 
-    if live is None:
+    with nullcontext() if live is None else live:
         yield report
-    else:
-        with live:
-            yield report
+    if live is not None:
         console.print(Text(curve(evaluations)))
 
 

@@ -1,4 +1,4 @@
-"""Feature vectors with labels, class names, file names and a description of where they come from."""
+"""Feature vectors with labels, class names, file names and a description of their origin."""
 
 from __future__ import annotations
 
@@ -25,18 +25,17 @@ class FeatureSet:
     Parameters
     ----------
     features : array (N, d)
-        Finite numbers. float16, float32 and float64 stay what they are; integers become float32.
+        Finite numbers. float16, float32 and float64 are kept; integers become float32.
     labels : array (N,), optional
-        Positions in ``classes``, or any integers from 0 where there are no ``classes``, or class names. Names
-        without ``classes`` make the sorted ones.
+        Positions in ``classes``, or integers from 0 if there are no ``classes``, or class names.
     classes : sequence of str, optional
-        Class names, all different; more than occur in ``labels`` is fine.
+        Distinct class names, which may include some that do not occur; by default the sorted names in ``labels``.
     files : sequence of str, optional
         The file that each vector was computed from.
     name : str
-        What tables and reports call this set.
+        The name of the set in tables and reports.
     about : dict
-        Where it comes from, as JSON can hold it: ``source``, ``split``, ``terms``, ...
+        Its origin, in JSON values: ``source``, ``split``, ``terms``, ...
 
     Examples
     --------
@@ -54,13 +53,12 @@ class FeatureSet:
 
     def __post_init__(self) -> None:
         features = _features(self.features)
+        n = len(features)
         classes = None if self.classes is None else _class_names(self.classes)
-        labels, classes = _labels(self.labels, classes, len(features))
+        labels, classes = _labels(self.labels, classes, n)
         files = None if self.files is None else _texts("files", self.files)
-        if files is not None and len(files) != len(features):
-            raise ShapeError(
-                f"files has {len(files)} names and features has {len(features)} rows; give one name for each row."
-            )
+        if files is not None and len(files) != n:
+            raise ShapeError(f"files has {len(files)} names and features has {n} rows; give one name for each row.")
         checked = {"features": features, "labels": labels, "classes": classes, "files": files}
         for key, value in (checked | {"about": _about(self.about)}).items():
             object.__setattr__(self, key, value)
@@ -75,25 +73,24 @@ class FeatureSet:
 
     @property
     def n_classes(self) -> int:
-        """How many classes have at least one vector."""
+        """Number of classes with at least one vector."""
         return 0 if self.labels is None else len(np.unique(self.labels))
 
     @property
     def label_values(self) -> list[Any] | None:
-        """The class name of each row, or its number where classes have no names."""
+        """The class name of each row, or its number if classes have no names."""
         if self.labels is None:
             return None
         labels: list[Any] = self.labels.tolist()
         return labels if self.classes is None else [self.classes[label] for label in labels]
 
     def class_name(self, label: int) -> str:
-        """The name of a label; the number itself where classes have no names."""
+        """The name of a label; the number itself if classes have no names."""
         if self.classes is None:
             return str(label)
         if not 0 <= label < len(self.classes):
-            raise InputError(
-                f"label={shown(label)} has no name; {self.name!r} names the labels 0 to {len(self.classes) - 1}."
-            )
+            last = len(self.classes) - 1
+            raise InputError(f"label={shown(label)} has no name; {self.name!r} names the labels 0 to {last}.")
         return self.classes[label]
 
 
@@ -101,9 +98,8 @@ def _features(values: Any) -> NDArray:
     try:
         features = to_numpy(values)
     except (TypeError, ValueError) as error:
-        raise ShapeError(
-            f"features is not one array of numbers ({error}); it must be (N, d), all vectors of one length."
-        ) from error
+        rule = "it must be (N, d), all vectors of one length."
+        raise ShapeError(f"features is not one array of numbers ({error}); {rule}") from error
     if features.dtype.kind in "biu":
         features = features.astype(np.float32)
     if features.dtype.kind != "f" or features.dtype.itemsize > 8:
@@ -112,10 +108,7 @@ def _features(values: Any) -> NDArray:
             "Convert it with features.astype('float32')."
         )
     if features.ndim != 2 or 0 in features.shape:
-        raise ShapeError(
-            f"features has shape {features.shape}; it must be (N, d): one row for each vector, "
-            "at least one row and one column."
-        )
+        raise ShapeError(f"features has shape {features.shape}; it must be (N, d), at least one row and one column.")
     for part in chunks(len(features), _ROWS):  # a memory map may be larger than memory
         finite = np.isfinite(features[part])
         if not finite.all():
@@ -125,15 +118,15 @@ def _features(values: Any) -> NDArray:
                 f"features[{row}, {column}] (row, column) is {features[row, column]}; features must be finite. "
                 "Drop that row, or find the overflow where the features were made."
             )
-    # writers hand the memory itself to other libraries, some of which ignore strides and byte order
+    # writers pass the memory itself to other libraries, some of which ignore strides and byte order
     return np.ascontiguousarray(features, dtype=features.dtype.newbyteorder("="))
 
 
 def _labels(values: Any, classes: tuple[str, ...] | None, n: int) -> tuple[NDArray | None, tuple[str, ...] | None]:
-    """Labels as positions in the class names, and those names; made from the labels where they are names."""
+    """Labels as positions in the class names, and the names, which are taken from the labels if there are none."""
     if values is None:
         return None, classes
-    # names stay objects: in an array of text, every label would take up as much memory as the longest
+    # names stay objects: in an array of text, every label would take as much memory as the longest
     named = isinstance(values, list | tuple) and any(isinstance(value, str | bytes) for value in values)
     try:
         labels = np.array(values, dtype=object) if named else to_numpy(values)
@@ -144,7 +137,14 @@ def _labels(values: Any, classes: tuple[str, ...] | None, n: int) -> tuple[NDArr
     if labels.dtype.kind in "USTO":
         names = _texts("labels", labels)
         classes = _class_names(sorted(set(names))) if classes is None else classes
-        return _positions(names, classes), classes
+        position = {name: i for i, name in enumerate(classes)}
+        for row, name in enumerate(names):
+            if name not in position:
+                raise InputError(
+                    f"labels[{row}] is {shown(name)}, which is not one of the {len(classes)} class names. Add it to "
+                    "classes, or correct the label."
+                )
+        return np.array([position[name] for name in names], dtype=np.int64), classes
     if labels.dtype.kind not in "iu":
         raise InputError(
             f"labels holds {labels.dtype} values; it must hold integers from 0 or class names. "
@@ -153,25 +153,11 @@ def _labels(values: Any, classes: tuple[str, ...] | None, n: int) -> tuple[NDArr
     stop = 2**63 if classes is None else len(classes)
     wrong = (labels < 0) | (labels >= stop)
     if wrong.any():
-        row = int(np.argmax(wrong))
-        rule = (
-            "labels must be 0 or more and below 2**63"
-            if classes is None
-            else f"there are {stop} class names, so it must be 0 to {stop - 1}"
-        )
+        row, rule = int(np.argmax(wrong)), "labels must be 0 or more and below 2**63"
+        if classes is not None:
+            rule = f"there are {stop} class names, so it must be 0 to {stop - 1}"
         raise InputError(f"labels[{row}] is {labels[row]}; {rule}. Correct the label, or drop the row.")
     return labels.astype(np.int64), classes
-
-
-def _positions(names: tuple[str, ...], classes: tuple[str, ...]) -> NDArray:
-    position = {name: i for i, name in enumerate(classes)}
-    for row, name in enumerate(names):
-        if name not in position:
-            raise InputError(
-                f"labels[{row}] is {shown(name)}, which is not one of the {len(classes)} class names. Add it to "
-                "classes, or correct the label."
-            )
-    return np.array([position[name] for name in names], dtype=np.int64)
 
 
 def _class_names(values: Any) -> tuple[str, ...]:
@@ -179,14 +165,10 @@ def _class_names(values: Any) -> tuple[str, ...]:
     first: dict[str, int] = {}
     for i, name in enumerate(names):
         if not name:
-            raise InputError(
-                f"classes[{i}] is empty; every class needs a name (and every row a label, or none has one)."
-            )
+            raise InputError(f"classes[{i}] is empty; every class needs a name, and every row a label (or no row).")
         if first.setdefault(name, i) != i:
-            raise InputError(
-                f"classes[{first[name]}] and classes[{i}] are both {shown(name)}; class names must differ. "
-                "Put the class number before the name."
-            )
+            same = f"classes[{first[name]}] and classes[{i}] are both {shown(name)}"
+            raise InputError(f"{same}; class names must differ. Put the class number before the name.")
     return names
 
 
@@ -204,9 +186,7 @@ def _texts(what: str, values: Any) -> tuple[str, ...]:
         except UnicodeError:
             usable = False
         if not usable:
-            raise InputError(
-                f"{what}[{i}] is {shown(value)}; it must be text that UTF-8 can write, without NUL characters."
-            )
+            raise InputError(f"{what}[{i}] is {shown(value)}; it must be text in UTF-8, without NUL characters.")
         texts.append(str(text))
     return tuple(texts)
 
@@ -215,10 +195,7 @@ def _about(values: Any) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise InputError(f"about is {shown(values)}; it must be a dict.")
     try:
-        # through JSON and back: a copy, and the same as what a file would give
-        about: dict[str, Any] = json.loads(json.dumps(values, allow_nan=False))
+        return dict(json.loads(json.dumps(values, allow_nan=False)))  # a copy, the same as a file would give
     except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(
-            f"about cannot be written as JSON ({error}); use text, finite numbers, lists and dicts."
-        ) from error
-    return about
+        rule = "use text, finite numbers, lists and dicts."
+        raise InputError(f"about cannot be written as JSON ({error}); {rule}") from error

@@ -1,4 +1,4 @@
-"""``load`` and ``save``: from a name or a path to a ``FeatureSet``, and back to a file."""
+"""Loading feature sets by name or path, and saving them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from a2lp.errors import A2LPError, FeatureFileError, UnknownNameError
-from a2lp.features.bundled import BUNDLED
+from a2lp.features.bundled import BUNDLED, load_bundled
 from a2lp.features.feature_set import FeatureSet
 from a2lp.features.numpy_files import Fields, npy_side_files, read_npy, read_npz, write_npy, write_npz
 from a2lp.features.parquet_files import read_parquet, write_parquet
@@ -19,25 +19,12 @@ from a2lp.files import check_file, check_target, exists, reading, reason
 
 @dataclass(frozen=True)
 class Format:
-    """What an extension stands for.
+    """A format of feature files."""
 
-    Attributes
-    ----------
-    what : str
-        The kind of file, for messages.
-    begins : bytes
-        A pattern of its first bytes.
-    read, write : callable
-        ``write`` is None for formats that are only read.
-    side_files : callable
-        The paths of text files that are written beside it, with their content.
-    """
-
-    what: str
-    begins: bytes
+    what: str  # the kind of file, for messages
+    begins: bytes  # a pattern of its first bytes
     read: Callable[[Path], Fields]
-    write: Callable[[FeatureSet, Path], None] | None = None
-    side_files: Callable[[FeatureSet, Path], dict[Path, str]] = lambda features, path: {}
+    write: Callable[[FeatureSet, Path], None] | None = None  # None for a format that is only read
 
 
 # protocols 2 to 5 begin with a mark; 0 and 1 with the dict itself
@@ -45,7 +32,7 @@ _PICKLE = Format("a pickled dict {class: vectors}", rb"\x80[\x02-\x05]|\(d|\}[q(
 
 FORMATS: dict[str, Format] = {
     ".npz": Format("a NumPy archive (.npz)", rb"PK[\x03\x05]", read_npz, write_npz),
-    ".npy": Format("a NumPy array (.npy)", rb"\x93NUMPY", read_npy, write_npy, npy_side_files),
+    ".npy": Format("a NumPy array (.npy)", rb"\x93NUMPY", read_npy, write_npy),
     ".safetensors": Format("a safetensors file", rb".{8}\{", read_safetensors, write_safetensors),
     ".parquet": Format("a Parquet table", rb"PAR1", read_parquet, write_parquet),
     ".plk": _PICKLE,
@@ -74,17 +61,10 @@ def load(source: str | Path) -> FeatureSet:
     Returns
     -------
     FeatureSet
-        Its name is the bundled name, or the file's without extension.
-
-    Raises
-    ------
-    FeatureFileError
-        For a file that cannot be read.
-    UnknownNameError
-        For a name that is neither bundled nor a file.
+        Named like the bundled set, or like the file without its extension.
     """
     if isinstance(source, str) and source in BUNDLED:
-        return BUNDLED[source].load()
+        return load_bundled(source)
     path = Path(source)
     kind = FORMATS.get(path.suffix.lower())
     if kind is None:
@@ -96,16 +76,15 @@ def load(source: str | Path) -> FeatureSet:
 
 
 def save(features: FeatureSet, path: str | Path, force: bool = False) -> None:
-    """Write a feature file of the kind that its extension names.
+    """Write a feature file without losing or rounding anything.
 
     Parameters
     ----------
     features : FeatureSet
-        What to write; nothing is lost or rounded.
     path : str or Path
         .npz, .npy (with .csv and .about.json beside it), .safetensors or .parquet.
     force : bool
-        Whether files that are already there are replaced.
+        Whether existing files are replaced.
     """
     path = Path(path)
     kind = FORMATS.get(path.suffix.lower())
@@ -116,8 +95,9 @@ def save(features: FeatureSet, path: str | Path, force: bool = False) -> None:
         )
     check_target(path, _WRITABLE, "a feature file", force=force)
     assert kind is not None and kind.write is not None
-    for side, text in kind.side_files(features, path).items():
-        # one with this very content is what an interrupted run left
+    side_files = npy_side_files(features, path) if kind.write is write_npy else {}
+    for side, text in side_files.items():
+        # an interrupted run may have left one with the same content
         if not (side.is_file() and side.read_bytes() == text.encode()):
             check_target(side, (), "a file beside the features", force=force)
     try:
@@ -125,13 +105,12 @@ def save(features: FeatureSet, path: str | Path, force: bool = False) -> None:
     except A2LPError:
         raise
     except Exception as error:  # each library has its own for a full disk or a folder without permission
-        raise FeatureFileError(
-            f"{path} cannot be written ({reason(error)}). Check the folder's permissions and its space."
-        ) from error
+        remedy = "Check the folder's permissions and its space."
+        raise FeatureFileError(f"{path} cannot be written ({reason(error)}). {remedy}") from error
 
 
 def _unknown(path: Path) -> A2LPError:
-    """The error for a path whose extension is that of no format."""
+    """The error for a path whose extension belongs to no format."""
     if not exists(path):
         return UnknownNameError("feature set, and no such file:", str(path), BUNDLED)
     if path.is_dir():

@@ -1,10 +1,11 @@
-"""NumPy's own files: .npz archives, and .npy arrays with a .csv of labels beside them."""
+"""NumPy's files: .npz archives, and .npy arrays with a .csv of labels beside them."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ _MAPPED = 64 << 20  # bytes of an .npy file from which it is memory-mapped
 
 
 def read_npz(path: Path) -> Fields:
-    """Read ``features`` and, where they are, ``labels``, ``classes``, ``files`` and ``about`` (JSON)."""
+    """Read ``features`` and, if present, ``labels``, ``classes``, ``files`` and ``about`` (JSON)."""
     fields: Fields = npz.read(path, "a feature file (.npz)", ["features"], ["labels", "classes", "files", "about"])
     if "about" in fields:
         fields["about"] = parse_json(fields["about"].tolist(), "`about`")
@@ -40,10 +41,7 @@ def write_npz(features: FeatureSet, path: Path) -> None:
 
 
 def read_npy(path: Path) -> Fields:
-    """Read x.npy with the labels and files of x.csv and the class names of x.about.json, where these are.
-
-    A large array stays in its file, as a memory map.
-    """
+    """Read x.npy (memory-mapped if it is large), labels and files of x.csv, and class names of x.about.json."""
     fields: Fields = {"features": npz.read_npy(path, "a NumPy array (.npy)", _MAPPED)}
     table, about = path.with_suffix(".csv"), path.with_suffix(".about.json")
     if table.exists():
@@ -51,13 +49,13 @@ def read_npy(path: Path) -> Fields:
     if about.exists():
         fields |= classes_and_about(read_json(about, "class names and a description (JSON)"), about.name)
     labels = fields.get("labels", [])
-    if "classes" not in fields and labels and all(_is_number(label) for label in labels):
+    if "classes" not in fields and labels and all(re.fullmatch("0|[1-9][0-9]{0,17}", label) for label in labels):
         fields["labels"] = [int(label) for label in labels]
     return fields
 
 
 def write_npy(features: FeatureSet, path: Path) -> None:
-    """Write x.npy after the files beside it; a file beside it that would hold nothing is removed."""
+    """Write x.npy after the files beside it; one that would be empty is removed."""
     for side, text in npy_side_files(features, path).items():
         if text:
             write_text(side, text)
@@ -68,7 +66,7 @@ def write_npy(features: FeatureSet, path: Path) -> None:
 
 
 def npy_side_files(features: FeatureSet, path: Path) -> dict[Path, str]:
-    """What x.csv and x.about.json hold; an empty text where there is nothing to write."""
+    """The content of x.csv and x.about.json; empty if there is nothing to write."""
     columns = {"label": features.label_values, "file": features.files}
     present = {name: column for name, column in columns.items() if column is not None}
     table = io.StringIO()
@@ -82,7 +80,7 @@ def npy_side_files(features: FeatureSet, path: Path) -> dict[Path, str]:
 
 
 def classes_and_about(values: Any, what: str) -> Fields:
-    """``classes`` and ``about`` of a JSON object, where it has them."""
+    """``classes`` and ``about`` of a JSON object, if it has them."""
     if not isinstance(values, dict):
         raise InputError(f"{what} must be a JSON object with `classes` and `about`, found {type(values).__name__}.")
     return {key: values[key] for key in ("classes", "about") if values.get(key) is not None}
@@ -93,22 +91,14 @@ def _read_csv(path: Path) -> Fields:
     try:
         header, *rows = [(reader.line_num, row) for row in reader if row] or [(0, [])]
     except csv.Error as error:
-        raise InputError(f"{path.name}, near line {reader.line_num + 1}, is not CSV ({error}). Save it so.") from error
+        raise InputError(f"{path.name}, near line {reader.line_num + 1}, is not CSV ({error}). Correct it.") from error
     names = [name.strip() for name in header[1]]
     for line, row in rows:
         if len(row) != len(names):
-            raise InputError(
-                f"{path.name}, line {line}, has {len(row)} cells and the first line {len(names)}; all lines "
-                "need the same. Put text that has commas in quotes."
-            )
+            counts = f"{len(row)} cells and the first line {len(names)}; all need the same"
+            raise InputError(f"{path.name}, line {line}, has {counts}. Put text that has commas in quotes.")
     columns = {"labels": "label", "files": "file"}
     found = {key: names.index(column) for key, column in columns.items() if column in names}
     if not found:
-        raise InputError(
-            f"{path.name}: expected columns `label` and/or `file` in the first line; found {listed(names)}."
-        )
+        raise InputError(f"{path.name}: expected columns `label` and/or `file` in line 1; found {listed(names)}.")
     return {key: [row[i] for _, row in rows] for key, i in found.items()}
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and (text == "0" or text[0] != "0") and len(text) < 19

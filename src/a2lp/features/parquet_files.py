@@ -28,15 +28,13 @@ def read_parquet(path: Path) -> Fields:
     source = _first_of(names, "file", "path", "id")
     dimensions = [vectors] if vectors else _dimensions(names)
     texts = [name for name in (label, source) if name]
-    # text stays in the dictionaries that most files keep it in: one long text for a million rows is in memory once
+    # text stays dictionary-encoded, as most files have it: one long text for a million rows is in memory once
     with pyarrow.parquet.ParquetFile(path, read_dictionary=texts) as file:
-        check_growth(claimed_bytes(file.metadata, {*dimensions, *texts}), size)
+        check_growth(_claimed_bytes(file.metadata, {*dimensions, *texts}), size)
         table = file.read(columns=[*dimensions, *texts])
-    if vectors:
-        fields: Fields = {"features": _vectors(table[vectors])}
-    else:
-        fields = {"features": np.column_stack([table[name].to_numpy() for name in dimensions])}
-    fields |= {"labels": _values(table[label])} if label else {}
+    columns = [table[name] for name in dimensions]
+    features = _vectors(columns[0]) if vectors else np.column_stack([column.to_numpy() for column in columns])
+    fields: Fields = {"features": features} | ({"labels": _values(table[label])} if label else {})
     if source:  # ids are often numbers
         fields["files"] = [str(key) if isinstance(key, int) else key for key in _values(table[source])]
     known = parse_json((table.schema.metadata or {}).get(b"a2lp", b"{}"), "the metadata `a2lp`")
@@ -56,17 +54,13 @@ def write_parquet(features: FeatureSet, path: Path) -> None:
         pyarrow.parquet.write_table(table, temporary, use_dictionary=["label"])
 
 
-def claimed_bytes(metadata: Any, names: set[str]) -> int:
+def _claimed_bytes(metadata: Any, names: set[str]) -> int:
     """The unpacked size of some columns according to the file's metadata."""
-    total = 0
-    for i in range(metadata.num_row_groups):
-        group = metadata.row_group(i)
-        for j in range(group.num_columns):
-            column = group.column(j)
-            if column.path_in_schema.split(".")[0] in names:
-                # repeated values are stored once with a count, so the stored bytes alone would be misleading
-                total += max(column.total_uncompressed_size, _WIDEST * column.num_values)
-    return total
+    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
+    columns = (group.column(j) for group in groups for j in range(group.num_columns))
+    wanted = (column for column in columns if column.path_in_schema.split(".")[0] in names)
+    # repeated values are stored once with a count, so the stored bytes alone would be misleading
+    return sum(max(column.total_uncompressed_size, _WIDEST * column.num_values) for column in wanted)
 
 
 def _first_of(names: list[str], *wanted: str) -> str | None:
@@ -74,17 +68,18 @@ def _first_of(names: list[str], *wanted: str) -> str | None:
 
 
 def _dimensions(names: list[str]) -> list[str]:
-    found = sorted((name for name in names if re.fullmatch(r"f\d{1,9}", name)), key=lambda name: int(name[1:]))
-    if not found or found != [f"f{i}" for i in range(len(found))]:
+    found = [name for name in names if re.fullmatch(r"f\d{1,9}", name)]
+    dimensions = [f"f{i}" for i in range(len(found))]
+    if not found or sorted(found) != sorted(dimensions):
         raise InputError(
-            "expected a column `embedding` (or `features`) of lists of numbers, or one column for each "
-            f"dimension, f0, f1, ... without gaps; found {listed(names)}."
+            "expected a column `embedding` (or `features`) of lists of numbers, or one column for each dimension, f0, "
+            f"f1, ... without gaps; found {listed(names)}."
         )
-    return found
+    return dimensions
 
 
 def _values(column: Any) -> list[Any]:
-    """The values of a column as Python objects, one for equal values of a dictionary."""
+    """The values of a column as Python objects, the same object for equal values of a dictionary."""
     values: list[Any] = []
     for chunk in column.chunks:
         if hasattr(chunk, "dictionary"):
@@ -107,11 +102,8 @@ def _vectors(column: Any) -> np.ndarray[Any, Any]:
     lengths = pyarrow.compute.list_value_length(column).to_numpy()
     wrong = np.flatnonzero(lengths != lengths[:1])
     if wrong.size:
-        row = int(wrong[0])
-        raise InputError(
-            f"the vectors are ragged: that of row {row} has {lengths[row]} dimensions and that of row 0 has "
-            f"{lengths[0]}; all must have the same."
-        )
+        sizes = f"that of row {wrong[0]} has {lengths[wrong[0]]} dimensions and that of row 0 has {lengths[0]}"
+        raise InputError(f"the vectors are ragged: {sizes}; all must have the same.")
     if not len(lengths):
         return np.empty((0, 0))
     parts = [chunk.flatten().to_numpy(zero_copy_only=False) for chunk in column.chunks]

@@ -14,12 +14,12 @@ from a2lp.features.unpickle import PickledArray, describe, load_pickle
 
 NDArray = np.ndarray[Any, Any]
 
-# Real files need about as many bytes on disk as in memory; one that grows more repeats itself to fill it.
+# Real files need about as many bytes on disk as in memory; one that grows more was made to fill the memory.
 _GROWTH = 8
 
 
 def read_pickle(path: Path) -> Fields:
-    """Read features, labels and class names in the file's own order, which the authors' tasks rest on."""
+    """Read features, labels and class names in the order of the file, on which the authors' tasks depend."""
     content = load_pickle(path, "a pickled dict {class: vectors}", FeatureFileError)
     if not isinstance(content, dict) or not content:
         found = "an empty dict" if isinstance(content, dict) else describe(content)
@@ -30,10 +30,8 @@ def read_pickle(path: Path) -> Fields:
         block = _vectors(f"class {shown(key)}", vectors, left)
         left -= block.nbytes
         if blocks and block.shape[1] != blocks[0].shape[1]:
-            raise InputError(
-                f"class {shown(key)} has vectors of {block.shape[1]} dimensions and the first class of "
-                f"{blocks[0].shape[1]}; all must have the same."
-            )
+            sizes = f"{block.shape[1]} dimensions and the first class of {blocks[0].shape[1]}"
+            raise InputError(f"class {shown(key)} has vectors of {sizes}; all must have the same.")
         blocks.append(block)
     return {
         "features": np.concatenate(blocks),
@@ -56,10 +54,8 @@ def _vectors(what: str, vectors: Any, limit: int) -> NDArray:
     for i, vector in enumerate(vectors):
         row = _vector(f"vector {i} of {what}", vector)
         if len(row) != len(rows[0] if rows else row):
-            raise InputError(
-                f"{what} is ragged: vector {i} has {len(row)} dimensions and vector 0 has {len(rows[0])}; all must "
-                "have the same."
-            )
+            sizes = f"vector {i} has {len(row)} dimensions and vector 0 has {len(rows[0])}"
+            raise InputError(f"{what} is ragged: {sizes}; all must have the same.")
         rows.append(row)
         _check_growth(row.nbytes * len(rows), limit)
     return np.stack(rows)

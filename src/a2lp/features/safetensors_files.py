@@ -25,9 +25,8 @@ def read_safetensors(path: Path) -> Fields:
         for key in {"features", "labels"} & set(names):
             kind = file.get_slice(key).get_dtype()
             if kind not in _NUMBERS:  # bfloat16 and the 8-bit floats, which NumPy does not have
-                raise InputError(
-                    f"`{key}` is stored as {kind}; expected F16, F32 or F64 (labels: I64). Convert it first."
-                )
+                expected = "F16, F32 or F64 (labels: I64)"
+                raise InputError(f"`{key}` is stored as {kind}; expected {expected}. Convert it first.")
             fields[key] = file.get_tensor(key)
         known = file.metadata() or {}
     return fields | {key: parse_json(known[key], f"`{key}`") for key in ("classes", "files", "about") if key in known}

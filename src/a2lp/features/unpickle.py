@@ -1,7 +1,7 @@
 """A reader of pickles that runs none of their code.
 
-A pickle is a program. Here it may name only the few functions that NumPy's arrays are pickled with, and each of these
-is replaced by a stand-in below: it builds arrays of numbers and plain containers, nothing else.
+A pickle is a program. Here it may name only the few functions that NumPy's arrays are pickled with, and each of them
+is replaced by a stand-in, which builds arrays of numbers and plain containers, nothing else.
 """
 
 from __future__ import annotations
@@ -30,13 +30,8 @@ _LONG = 1 << 12  # bytes from which a read is a view of the file
 def load_pickle(path: Path, expected: str, error: type[A2LPError]) -> Any:
     """The content of a pickle; its arrays are ``PickledArray``, which stay in the file until they are used.
 
-    Parameters
-    ----------
-    path : Path
-    expected : str
-        What the file should be, for messages.
-    error : type
-        What is raised for a file that is damaged, asks for anything but arrays, or is made to fill the memory.
+    ``error`` is raised for a file that is damaged, asks for anything but arrays, or is made to fill the memory; its
+    message names the ``expected`` kind of file.
     """
     with reading(path, expected, error=error) as size, path.open("rb") as file:
         content = RestrictedUnpickler(_Mapped(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))).load()
@@ -45,22 +40,23 @@ def load_pickle(path: Path, expected: str, error: type[A2LPError]) -> Any:
 
 
 def check_structure(content: Any, size: int) -> None:
-    """Refuse containers that hold each other again and again, so that a few bytes stand for billions of elements."""
-    level, elements = [content], 0
+    """Refuse containers that refer to each other so that a few bytes stand for billions of elements."""
+
+    def containers(values: Iterable[Any]) -> list[Any]:
+        return [value for value in values if isinstance(value, dict | list | tuple)]
+
+    level, elements = containers([content]), 0
     for _ in range(_DEPTH):
-        inside = [
-            one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list | tuple)
-        ]
-        elements += sum(map(len, inside))
+        elements += sum(map(len, level))
         if elements > _GROWTH * size:
             raise InputError(f"its {size} bytes stand for {elements} elements or more. It is damaged or forged.")
-        level = [one for each in inside for one in each if isinstance(one, dict | list | tuple)]
+        level = containers(child for one in level for child in (one.values() if isinstance(one, dict) else one))
     if level:
         raise InputError(f"it nests containers more than {_DEPTH} levels deep. It is damaged or forged.")
 
 
 class _StandIn:
-    """Base of the stand-ins; a pickle can set no attribute on what has ``__setstate__``."""
+    """Base of the stand-ins; with ``__setstate__``, a pickle cannot set attributes."""
 
     __slots__ = ()
 
@@ -69,12 +65,12 @@ class _StandIn:
 
 
 def _stand_in(call: Callable[..., Any]) -> type[_StandIn]:
-    """A class that a pickle can call like a function; on a function itself it could set attributes."""
+    """A class that a pickle can call like a function; on a function it could set attributes."""
     return type(call.__name__, (_StandIn,), {"__slots__": (), "__new__": lambda cls, *arguments: call(*arguments)})
 
 
 class DType(_StandIn):
-    """Stands in for ``numpy.dtype``: plain numbers only, so neither objects nor structures."""
+    """Stands in for ``numpy.dtype``: plain numbers only, neither objects nor structures."""
 
     __slots__ = ("code", "order")
 
@@ -92,7 +88,7 @@ class DType(_StandIn):
 
 
 class PickledArray(_StandIn):
-    """Stands in for ``numpy.ndarray``; holds the array once its state has come."""
+    """Stands in for ``numpy.ndarray``; ``array`` is None until its state is set."""
 
     __slots__ = ("array",)
 
@@ -112,9 +108,8 @@ def _build(data: Any, dtype: Any, shape: Any, order: Literal["C", "F"]) -> NDArr
     raw = data.encode("latin1") if isinstance(data, str) else data  # Python 2 wrote bytes as str
     kind = np.dtype(dtype.code).newbyteorder(dtype.order)
     if len(raw) != math.prod(shape) * kind.itemsize:
-        raise InputError(
-            f"the pickle holds {len(raw)} bytes for an array of shape {shown(shape)}. It is damaged or forged."
-        )
+        held = f"{len(raw)} bytes for an array of shape {shown(shape)}"
+        raise InputError(f"the pickle holds {held}. It is damaged or forged.")
     return np.frombuffer(raw, kind).reshape(shape, order=order)
 
 
@@ -165,21 +160,21 @@ for _core in ("numpy._core", "numpy.core"):  # NumPy 2 and 1
     _ALLOWED[f"{_core}.numeric", "_frombuffer"] = _from_buffer
 
 
-def _checked(load: Callable[[Any], None], keys: Callable[[list[Any]], list[Any]]) -> Callable[[Any], None]:
-    """A step of the unpickler that fills a dict, with a check of the keys on the stack before it."""
+def _checked(code: bytes, keys: slice) -> Callable[[Any], None]:
+    """The step of the unpickler that adds items to a dict, after a check of the keys on the stack."""
 
     def checked(self: Any) -> None:
-        _check_keys(keys(self.stack))
-        load(self)
+        _check_keys(self.stack[keys])
+        pickle._Unpickler.dispatch[code[0]](self)
 
     return checked
 
 
 class RestrictedUnpickler(pickle._Unpickler):
-    """Builds NumPy arrays and plain containers, and refuses whatever else a pickle asks for.
+    """Builds NumPy arrays and plain containers, and refuses anything else.
 
-    It is Python's own unpickler, not the one in C: that one makes room for whatever memo number a file names, so a
-    file of twenty bytes can take all memory.
+    It is the unpickler in Python, not the one in C, which allocates memory for any memo number that a file names: a
+    file of twenty bytes could take all memory.
     """
 
     def __init__(self, file: Any) -> None:
@@ -187,14 +182,13 @@ class RestrictedUnpickler(pickle._Unpickler):
 
     def find_class(self, module: str, name: str, /) -> Any:
         """Stand-ins for what NumPy's pickles name; an error for anything else."""
-        try:
+        if (module, name) in _ALLOWED:
             return _ALLOWED[module, name]
-        except KeyError:
-            raise InputError(
-                f"the pickle asks for {module[:80]}.{name[:80]}, which is forbidden: only NumPy arrays are built "
-                "from pickles, since anything else can run code. If you trust the file, open it in Python "
-                "yourself and save its arrays as .npz."
-            ) from None
+        raise InputError(
+            f"the pickle asks for {module[:80]}.{name[:80]}, which is forbidden: only NumPy arrays are built from "
+            "pickles, since anything else can run code. If you trust the file, open it in Python yourself and save its "
+            "arrays as .npz."
+        )
 
     def persistent_load(self, pid: Any) -> Any:
         """Refuse: nothing outside the file is read."""
@@ -214,21 +208,18 @@ class RestrictedUnpickler(pickle._Unpickler):
             raise EOFError("a byte array is cut short")
         self.append(bytearray(data))  # type: ignore[attr-defined]
 
-    _load = pickle._Unpickler.dispatch
-    dispatch = {
-        code: load
-        for code, load in _load.items()
-        if bytes([code]) not in (pickle.EMPTY_SET, pickle.ADDITEMS, pickle.FROZENSET)
-    } | {
+    dispatch = pickle._Unpickler.dispatch | {
         pickle.BYTEARRAY8[0]: _load_bytearray,
-        pickle.DICT[0]: _checked(_load[pickle.DICT[0]], lambda stack: stack[::2]),
-        pickle.SETITEMS[0]: _checked(_load[pickle.SETITEMS[0]], lambda stack: stack[::2]),
-        pickle.SETITEM[0]: _checked(_load[pickle.SETITEM[0]], lambda stack: stack[-2:-1]),
+        pickle.DICT[0]: _checked(pickle.DICT, slice(None, None, 2)),
+        pickle.SETITEMS[0]: _checked(pickle.SETITEMS, slice(None, None, 2)),
+        pickle.SETITEM[0]: _checked(pickle.SETITEM, slice(-2, -1)),
     }
+    for _code in (pickle.EMPTY_SET, pickle.ADDITEMS, pickle.FROZENSET):
+        del dispatch[_code[0]]
 
 
 def describe(value: Any) -> str:
-    """What something in a pickle is, for a message; never its text, which may be without end."""
+    """A value of a pickle, for a message; never its whole text, which may be very long."""
     if isinstance(value, PickledArray) and value.array is not None:
         return f"an array of shape {value.array.shape}"
     if isinstance(value, list | tuple | dict):
@@ -237,8 +228,8 @@ def describe(value: Any) -> str:
 
 
 def _check_keys(keys: Iterable[Any]) -> None:
-    # The hash of a tuple is that of all it holds: one that holds itself twice on thirty levels takes minutes, and one
-    # of a million levels ends the interpreter.
+    # Hashing a tuple hashes all it holds: one that holds itself twice on thirty levels takes minutes, and one of a
+    # million levels crashes the interpreter.
     for key in keys:
         if not isinstance(key, str | bytes | int | float | np.number | None):
             raise InputError(f"the pickle has a dict with {describe(key)} as a key; expected text or numbers.")

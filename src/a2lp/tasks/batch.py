@@ -1,13 +1,12 @@
-"""A batch of tasks, and what a method answers.
+"""A batch of tasks, and a method's prediction for it.
 
-``TaskBatch`` is checked once, here at the door; everything behind it may rely on its shapes. Query labels are
-not a part of it, so no method can read them.
+``TaskBatch`` is validated once, when it is made. It has no query labels, so that no method can read them.
 """
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +19,7 @@ from a2lp.errors import InputError, ShapeError
 
 @dataclass(frozen=True, eq=False)
 class TaskBatch:
-    """Tasks that are solved together: a labelled support and unlabelled queries each.
+    """Tasks that are solved together, each with a labelled support set and unlabelled queries.
 
     Tasks of a batch share their sizes: s support vectors, q queries, u further unlabelled vectors, c classes
     (each task has its own classes, and shots per class may be unequal).
@@ -64,17 +63,13 @@ class TaskBatch:
     has_large_values: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        (support, query, unlabelled), largest = _vectors(self.support, self.query, self.unlabelled)
-        classes, codes = _encode(self.support_labels, (support.shape[0], support.shape[1]))
-        set_field = object.__setattr__
-        if not is_array_api_obj(self.support_labels):
-            set_field(self, "support_labels", np.asarray(self.support_labels))
-        set_field(self, "support", support)
-        set_field(self, "query", query)
-        set_field(self, "unlabelled", unlabelled)
-        set_field(self, "classes", classes)
-        set_field(self, "codes", like(codes, support))
-        set_field(self, "has_large_values", largest > largest_safe(support.dtype))
+        arrays, largest = _vectors(self.support, self.query, self.unlabelled)
+        support = arrays["support"]
+        classes, codes = _encode(self.support_labels, tuple(support.shape[:2]))
+        labels = self.support_labels if is_array_api_obj(self.support_labels) else np.asarray(self.support_labels)
+        values = {**arrays, "support_labels": labels, "classes": classes, "codes": like(codes, support)}
+        for name, value in (values | {"has_large_values": largest > largest_safe(support.dtype)}).items():
+            object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         return (
@@ -86,17 +81,16 @@ class TaskBatch:
         return self.n_tasks
 
     def __getitem__(self, tasks: slice) -> TaskBatch:
-        """Some of the tasks, as a batch of their own; not validated again."""
-        part = object.__new__(TaskBatch)
+        """Some of the tasks as a batch, not validated again."""
+        part = copy.copy(self)
         for name in ("support", "support_labels", "query", "unlabelled", "classes", "codes"):
             value = getattr(self, name)
             object.__setattr__(part, name, None if value is None else value[tasks, ...])
-        object.__setattr__(part, "has_large_values", self.has_large_values)
         return part
 
     @property
     def n_tasks(self) -> int:
-        """Tasks in the batch, b."""
+        """Number of tasks, b."""
         return int(self.support.shape[0])
 
     @property
@@ -111,7 +105,7 @@ class TaskBatch:
 
     @property
     def n_unlabelled(self) -> int:
-        """Unlabelled vectors of a task beside its queries, u."""
+        """Further unlabelled vectors of a task, u."""
         return 0 if self.unlabelled is None else int(self.unlabelled.shape[1])
 
     @property
@@ -131,44 +125,41 @@ class TaskBatch:
         return namespace(self.support).concat(parts, axis=1)
 
     def decode(self, codes: Array) -> Any:
-        """Positions in ``classes`` (b, ...) as the caller's own label values, in the caller's kind of array."""
-        values = np.take_along_axis(self.classes, to_numpy(codes), axis=1)
-        return self._labels_like(values)
+        """Positions in ``classes`` (b, ...) as label values, in an array of the same library as ``support_labels``."""
+        return self._labels_like(np.take_along_axis(self.classes, to_numpy(codes), axis=1))
 
     def _labels_like(self, values: np.ndarray[Any, Any]) -> Any:
         labels = self.support_labels
-        if is_array_api_obj(labels) and not is_numpy(namespace(labels)):
-            return like(values, labels)
-        return values
+        return like(values, labels) if is_array_api_obj(labels) and not is_numpy(namespace(labels)) else values
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What a method says about a batch, and what its run can tell.
+    """A method's prediction for a batch, and how it was computed.
 
     Attributes
     ----------
     scores : array (b, q, c)
-        The method's own scores, larger is better.
+        The method's scores, larger is better.
     probabilities : array (b, q, c)
         Rows sum to one.
     labels : array (b, q)
-        The most probable class of each query, in the caller's own label values.
+        The most probable class of each query, as one of the caller's label values.
     classes : array (b, c)
-        Which label value each column stands for.
+        The label value of each column.
     reached : array (b, q)
-        False for a query that no label can reach through the graph: its scores are zero, its probabilities
-        uniform, and its label is that of the nearest support vector.
+        False for a query that no label reaches through the graph: its scores are zero, its probabilities uniform, and
+        its label is that of the nearest support vector.
     steps : array (b,)
-        Optimisation steps that each task took.
+        Optimisation steps of each task.
     converged : array (b,)
-        Whether a task stopped before the last step because a tolerance was met.
+        Whether a task met a tolerance before the last step.
     losses : array (b, steps) or None
         The loss before each step; after a task has stopped, its last value again.
     anchors : array (b, s, d) or None
         The support vectors after adaptation; the class weights (b, c, d) of methods that have those instead.
     engine, reason : str
-        Which engine ran, and why that one.
+        The engine that ran, and why it was chosen.
     """
 
     scores: Array
@@ -188,36 +179,32 @@ class Prediction:
         return f"Prediction({b} tasks: {q} queries, {c} classes; engine {self.engine!r})"
 
 
-def _vectors(support: Any, query: Any, unlabelled: Any) -> tuple[tuple[Array, Array, Array | None], float]:
+def _vectors(support: Any, query: Any, unlabelled: Any) -> tuple[dict[str, Any], float]:
     """Check shapes and values; return floating arrays of one library, dtype and width, and the largest magnitude."""
     named = {"support": support, "query": query} | ({} if unlabelled is None else {"unlabelled": unlabelled})
     arrays = {name: _as_array(name, value) for name, value in named.items()}
     xp = namespace(*arrays.values())
     for name, x in arrays.items():
-        letter = name[0]
+        shape = tuple(x.shape)
         if x.ndim != 3:
             hint = f" One task alone is a batch of one: {name}[None]." if x.ndim == 2 else ""
-            raise ShapeError(f"{name} has shape {tuple(x.shape)}; it must have three axes, (tasks, {letter}, d).{hint}")
-        if 0 in x.shape and not (name == "unlabelled" and x.shape[1] == 0):
-            raise ShapeError(
-                f"{name} has shape {tuple(x.shape)}: nothing in it. Every task needs at least one support vector, "
-                "one query and one dimension."
-            )
-    s = arrays["support"]
+            raise ShapeError(f"{name} has shape {shape}; it must have three axes, (tasks, {name[0]}, d).{hint}")
+        if 0 in shape and not (name == "unlabelled" and shape[1] == 0):
+            needed = "Every task needs at least one support vector, one query and one dimension."
+            raise ShapeError(f"{name} has shape {shape} and is empty. {needed}")
+    b, _, d = arrays["support"].shape
     for name, x in arrays.items():
-        if x.shape[0] != s.shape[0]:
-            raise ShapeError(f"support has {s.shape[0]} tasks and {name} has {x.shape[0]}; give both the same tasks.")
-        if x.shape[2] != s.shape[2]:
-            raise ShapeError(
-                f"support vectors have {s.shape[2]} dimensions and {name} vectors have {x.shape[2]}; embed both with "
-                "the same backbone."
-            )
-    dtype = _float_dtype(xp, list(arrays.values()))
+        if x.shape[0] != b:
+            raise ShapeError(f"support has {b} tasks and {name} has {x.shape[0]}; give both the same tasks.")
+        if x.shape[2] != d:
+            sizes = f"support vectors have {d} dimensions and {name} vectors have {x.shape[2]}"
+            raise ShapeError(f"{sizes}; embed both with the same backbone.")
+    # integers become float64, since float32 may not hold them
+    narrow = [getattr(xp, name) for name in ("float32", "float16", "bfloat16") if hasattr(xp, name)]
+    dtype = xp.float32 if all(x.dtype in narrow for x in arrays.values()) else xp.float64
     arrays = {name: xp.astype(x, dtype, copy=False) for name, x in arrays.items()}
     largest = 0.0
-    for name, x in arrays.items():
-        if 0 in x.shape:
-            continue
+    for name, x in ((name, x) for name, x in arrays.items() if 0 not in x.shape):
         extent = max(float(xp.max(x)), -float(xp.min(x)))
         largest = max(largest, extent)
         if not math.isfinite(extent):
@@ -226,7 +213,7 @@ def _vectors(support: Any, query: Any, unlabelled: Any) -> tuple[tuple[Array, Ar
                 f"{name}[{task}, {row}, {column}] is {float(x[task, row, column])}; vectors must be finite. Drop that "
                 "point, or look for an overflow where the features were made."
             )
-    return (arrays["support"], arrays["query"], arrays.get("unlabelled")), largest
+    return arrays, largest
 
 
 def _as_array(name: str, value: Any) -> Array:
@@ -247,13 +234,7 @@ def _as_array(name: str, value: Any) -> Array:
     return array
 
 
-def _float_dtype(xp: Any, arrays: Sequence[Array]) -> Any:
-    """float32 for float32 and what is narrower, float64 for the rest (integers too: float32 may not hold them)."""
-    narrow = [getattr(xp, name) for name in ("float32", "float16", "bfloat16") if hasattr(xp, name)]
-    return xp.float32 if all(x.dtype in narrow for x in arrays) else xp.float64
-
-
-def _encode(labels: Any, shape: tuple[int, int]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _encode(labels: Any, shape: tuple[int, ...]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Each task's sorted classes (b, c), and its labels as positions in them (b, s)."""
     rule = f"support has {shape[0]} tasks of {shape[1]} vectors, so it must be {shape}: one label for each of them."
     try:
@@ -264,27 +245,21 @@ def _encode(labels: Any, shape: tuple[int, int]) -> tuple[np.ndarray[Any, Any], 
         raise ShapeError(f"support_labels has shape {values.shape}; {rule}")
     if isinstance(labels, list | tuple) and values.dtype.kind in "US":
         kinds = sorted({type(v).__name__ for row in labels for v in row} - {"str_", "bytes_"})
-        if len(kinds) > 1:  # NumPy would turn 1 into "1" and say nothing
+        if len(kinds) > 1:  # NumPy would silently turn 1 into "1"
             raise InputError(f"support_labels mixes {' and '.join(kinds)}; use one kind of label.")
     if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise InputError(
-            "support_labels holds NaN or inf; every support vector needs a label. Move vectors without one to "
-            "`unlabelled`."
-        )
+        raise InputError("support_labels holds NaN or inf; each vector needs a label. Move the others to `unlabelled`.")
     try:
         each = [np.unique(row, return_inverse=True) for row in values]
     except TypeError as error:
         kinds = sorted({type(v).__name__ for v in values.ravel()})
-        raise InputError(
-            f"support_labels mixes {', '.join(kinds)}, which do not sort; use one kind of label."
-        ) from error
-    counts = sorted({len(classes) for classes, _ in each})
-    if len(counts) > 1:
-        first = {len(classes): i for i, (classes, _) in reversed(list(enumerate(each)))}
+        raise InputError(f"support_labels mixes {', '.join(kinds)}; use one kind of label.") from error
+    counts = [len(classes) for classes, _ in each]
+    fewest, most = min(counts), max(counts)
+    if fewest < most:
         raise ShapeError(
-            f"tasks of one batch must have the same number of classes; task {first[counts[0]]} has {counts[0]} and "
-            f"task {first[counts[-1]]} has {counts[-1]}. Split the batch, one batch for each number of classes."
+            f"tasks of one batch must have the same number of classes; task {counts.index(fewest)} has {fewest} and "
+            f"task {counts.index(most)} has {most}. Split the batch, one batch for each number of classes."
         )
-    classes = np.stack([c for c, _ in each])
     codes = np.stack([inverse.reshape(-1) for _, inverse in each]).astype(np.int64)
-    return classes, codes
+    return np.stack([classes for classes, _ in each]), codes

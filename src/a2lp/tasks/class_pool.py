@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from a2lp.checks import require_whole
 from a2lp.errors import ClassTooSmallError, InputError, ShapeError
-from a2lp.tasks.lists import Rows
 
 
-@dataclass(frozen=True)
 class ClassPool:
-    """The rows of each class, classes in the order of their sorted labels."""
+    """The rows of each class, classes in the order of their sorted labels; ``class_names`` are indexed by label."""
 
-    members: list[Rows]
-    sizes: Rows
-    values: Rows
-    class_names: Sequence[str] | None
-
-    @classmethod
-    def of(cls, labels: Any, class_names: Sequence[str] | None = None) -> ClassPool:
-        """Group the rows of a feature file by their labels; ``class_names`` are indexed by label."""
+    def __init__(self, labels: Any, class_names: Sequence[str] | None) -> None:
         labels = np.asarray(labels)
         if labels.ndim != 1 or not labels.size:
             raise ShapeError(f"labels has shape {labels.shape}; it must be (rows,). Give one label for each row.")
-        values, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
-        rows = np.argsort(codes, kind="stable")
-        return cls(np.split(rows, np.cumsum(sizes)[:-1]), sizes, values, class_names)
+        self.values, codes, self.sizes = np.unique(labels, return_inverse=True, return_counts=True)
+        self.members = np.split(np.argsort(codes, kind="stable"), np.cumsum(self.sizes)[:-1])
+        self.class_names = class_names
 
     def name(self, position: int) -> str:
         """A class's name, quoted for a message."""
@@ -53,15 +43,13 @@ class ClassPool:
 
     def need_classes(self, n_way: int, n_distractors: int = 0) -> None:
         """Raise InputError unless there are enough classes for a task."""
-        if n_way + n_distractors > len(self.members):
-            beside = f" and n_distractors={n_distractors}" if n_distractors else ""
-            raise InputError(
-                f"n_way={n_way}{beside} needs {n_way + n_distractors} classes; the labels have "
-                f"{len(self.members)}. Ask for fewer."
-            )
+        needed, found = n_way + n_distractors, len(self.members)
+        if needed > found:
+            more = f" and n_distractors={n_distractors}" if n_distractors else ""
+            raise InputError(f"n_way={n_way}{more} needs {needed} classes; the labels have {found}. Ask for fewer.")
 
 
-def require_sizes(*, least: int = 1, **sizes: Any) -> dict[str, int]:
+def require_sizes(*, least: int = 1, **sizes: Any) -> dict[str, Any]:
     """The sizes as plain ints; InputError unless each is a whole number of at least ``least``."""
     for name, value in sizes.items():
         require_whole(name, value, least, f"The smallest value is {least}.")

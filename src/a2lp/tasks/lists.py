@@ -1,7 +1,9 @@
-"""Lists of tasks as row numbers of a feature file, kept in .npz so that anyone can rerun the same tasks."""
+"""Lists of tasks as row numbers of a feature file, saved as .npz so that the same tasks can be run again."""
 
 from __future__ import annotations
 
+import copy
+import itertools
 import json
 import os
 from dataclasses import dataclass, field
@@ -18,14 +20,14 @@ from a2lp.tasks.batch import TaskBatch
 
 Rows = np.ndarray[Any, Any]
 
-REQUIRED = ("support", "support_labels", "query", "query_labels")
+_REQUIRED = ("support", "support_labels", "query", "query_labels")
 _EXPECTED = "a task list (.npz)"
-_MOST = 2**40  # row numbers; beyond, numbers of rows of all tasks together would not fit into 64 bits
+_MOST = 2**40  # rows of a feature file; with more, row numbers of all tasks together may not fit into 64 bits
 
 
 @dataclass(frozen=True, eq=False)
 class TaskList:
-    """Which rows of a feature file make up each task, and the query labels to score the answers with.
+    """The rows of a feature file that make up each task, and the query labels, to evaluate predictions.
 
     Parameters
     ----------
@@ -34,10 +36,9 @@ class TaskList:
     support_labels, query_labels : int array (t, s), (t, q)
         Labels 0..N-1 within the task; every class is in every support.
     unlabelled : int array (t, u), optional
-        Rows that join the graph and are not scored.
+        Further unlabelled rows, which are not scored.
     about : dict
-        How the tasks were drawn: ``sampler``, ``n_way``, ``n_shot``, ``n_query``, ``seed``, ``redraws``, ...
-        JSON values only.
+        How the tasks were drawn, in JSON values: ``sampler``, ``n_way``, ``n_shot``, ``n_query``, ``seed``, ...
 
     Examples
     --------
@@ -55,7 +56,7 @@ class TaskList:
     about: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in (*REQUIRED, "unlabelled"):
+        for name in (*_REQUIRED, "unlabelled"):
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, _integers(name, value))
@@ -64,23 +65,21 @@ class TaskList:
         _check_disjoint(self)
 
     def __repr__(self) -> str:
-        q = self.query.shape[1]
         u = 0 if self.unlabelled is None else self.unlabelled.shape[1]
-        sizes = f"{self.n_way} ways, {self.n_shot} shots, {q} query, {u} unlabelled"
+        sizes = f"{self.n_way} ways, {self.n_shot} shots, {self.query.shape[1]} query, {u} unlabelled"
         return f"TaskList({len(self)} tasks: {sizes})"
 
     def __len__(self) -> int:
         return int(self.support.shape[0])
 
     def __getitem__(self, tasks: slice) -> TaskList:
-        """Some of the tasks, as a list of their own; not validated again, since it is a part of a valid one."""
+        """Some of the tasks as a list, not validated again."""
         if not len(self.support[tasks]):
             raise InputError(f"{tasks} leaves none of the {len(self)} tasks; a list has at least one. Choose others.")
-        part = object.__new__(TaskList)
-        for name in (*REQUIRED, "unlabelled"):
+        part = copy.copy(self)
+        for name in (*_REQUIRED, "unlabelled"):
             rows = getattr(self, name)
             object.__setattr__(part, name, None if rows is None else rows[tasks])
-        object.__setattr__(part, "about", self.about)
         return part
 
     @property
@@ -93,10 +92,15 @@ class TaskList:
         """Labelled examples per class; where classes differ, their mean rounded down."""
         return int(self.support.shape[1]) // self.n_way
 
+    @property
+    def _parts(self) -> dict[str, Rows]:
+        """The row numbers of each part of the tasks."""
+        parts = {"support": self.support, "query": self.query, "unlabelled": self.unlabelled}
+        return {name: rows for name, rows in parts.items() if rows is not None}
+
     def check(self, n_rows: int, name: str = "the feature file") -> None:
-        """Raise InputError unless every row number is one of a feature file of ``n_rows`` rows."""
-        rows = [self.support, self.query] + ([] if self.unlabelled is None else [self.unlabelled])
-        last = max(int(r.max(initial=0)) for r in rows)
+        """Raise InputError unless every row number is below ``n_rows``, the rows of a feature file."""
+        last = max(int(rows.max(initial=0)) for rows in self._parts.values())
         if last >= n_rows:
             raise InputError(
                 f"the task list refers to row {last} but {name} has {n_rows} rows: it was drawn from another "
@@ -104,14 +108,9 @@ class TaskList:
             )
 
     def batch(self, features: np.ndarray[Any, Any]) -> TaskBatch:
-        """Gather the vectors of these tasks from ``features`` (N, d); float16 becomes float32.
-
-        This copies every vector of every task: take a slice of the list first where memory is short.
-        """
+        """Copy the vectors of these tasks from ``features`` (N, d); float16 becomes float32."""
         if features.ndim != 2:
-            raise ShapeError(
-                f"features has shape {features.shape}; it must have two axes, (rows, d): one vector a row."
-            )
+            raise ShapeError(f"features has shape {features.shape}; it must have two axes, (rows, d). Reshape it.")
         self.check(len(features))
         unlabelled = None if self.unlabelled is None else features[self.unlabelled]
         return TaskBatch(features[self.support], self.support_labels, features[self.query], unlabelled)
@@ -119,7 +118,7 @@ class TaskList:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the list to an .npz file; a file of that name is replaced."""
         path = Path(path)
-        arrays = {name: getattr(self, name) for name in REQUIRED} | {"about": np.array(json.dumps(self.about))}
+        arrays = {name: getattr(self, name) for name in _REQUIRED} | {"about": np.array(json.dumps(self.about))}
         if self.unlabelled is not None:
             arrays["unlabelled"] = self.unlabelled
         remedy = "Choose a file name in a folder that exists and can be written to."
@@ -128,9 +127,9 @@ class TaskList:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> TaskList:
-        """Read a list from an .npz file; keys that are not a part of it are ignored."""
+        """Read a list from an .npz file; other arrays in it are ignored."""
         path = Path(path)
-        arrays: dict[str, Any] = npz.read(path, _EXPECTED, REQUIRED, ["unlabelled", "about"])
+        arrays: dict[str, Any] = npz.read(path, _EXPECTED, _REQUIRED, ["unlabelled", "about"])
         with reading(path, _EXPECTED):
             about = parse_json(arrays.pop("about").tolist(), "`about`") if "about" in arrays else {}
             if not isinstance(about, dict):
@@ -142,18 +141,15 @@ def _integers(name: str, value: Any) -> Rows:
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise ShapeError(
-            f"{name} is ragged; every task has the same sizes. Split it, one list for each size."
-        ) from error
+        raise ShapeError(f"{name} is ragged; all tasks must have the same size. Split it by size.") from error
     if array.ndim != 2 or (array.size == 0 and name != "unlabelled"):
         raise ShapeError(f"{name} has shape {array.shape}; it must be (tasks, points), at least one of each.")
     if array.size and array.dtype.kind not in "iu":
         raise InputError(f"{name} holds {array.dtype} values; row numbers and labels are integers. Convert it first.")
-    if array.size and not (int(array.min()) >= 0 and int(array.max()) < _MOST):
-        wrong = int(array.max()) if array.min() >= 0 else int(array.min())
-        raise InputError(
-            f"{name} holds {wrong}; row numbers and labels count from 0 and are below {_MOST}. Renumber them."
-        )
+    for value in (int(array.min()), int(array.max())) if array.size else ():
+        if not 0 <= value < _MOST:
+            rule = f"row numbers and labels count from 0 and are below {_MOST}"
+            raise InputError(f"{name} holds {value}; {rule}. Renumber them.")
     return array.astype(np.int64)
 
 
@@ -162,9 +158,8 @@ def _check_shapes(tasks: TaskList) -> None:
         rows, labels = getattr(tasks, name), getattr(tasks, f"{name}_labels")
         if rows.shape != labels.shape:
             raise ShapeError(f"{name} has shape {rows.shape} and {name}_labels {labels.shape}; give each row a label.")
-    for name in ("query", "unlabelled"):
-        rows = getattr(tasks, name)
-        if rows is not None and len(rows) != len(tasks):
+    for name, rows in tasks._parts.items():
+        if len(rows) != len(tasks):
             raise ShapeError(f"support has {len(tasks)} tasks and {name} has {len(rows)}; give both the same tasks.")
 
 
@@ -176,8 +171,8 @@ def _check_labels(tasks: TaskList) -> None:
             f"support_labels go up to {n_way - 1}, but a task has {tasks.support.shape[1]} support vectors, one "
             "at least for each class. Number each task's classes from 0 without gaps."
         )
-    each = tasks.support_labels + n_way * np.arange(len(tasks))[:, None]
-    shots = np.bincount(each.ravel(), minlength=n_way * len(tasks)).reshape(-1, n_way)
+    codes = tasks.support_labels + n_way * np.arange(len(tasks))[:, None]  # distinct over tasks
+    shots = np.bincount(codes.ravel(), minlength=n_way * len(tasks)).reshape(-1, n_way)
     if not shots.all():
         task, label = np.argwhere(shots == 0)[0]
         raise InputError(
@@ -193,17 +188,14 @@ def _check_labels(tasks: TaskList) -> None:
 
 
 def _check_disjoint(tasks: TaskList) -> None:
-    """No row plays two parts in one task: a query that is also support would be a leak."""
-    parts = [(name, getattr(tasks, name)) for name in ("support", "query", "unlabelled")]
-    present = [(name, rows) for name, rows in parts if rows is not None]
-    span = 1 + max(int(rows.max(initial=0)) for _, rows in present)
+    """No row is in two parts of one task: a query that is also support would be a leak."""
+    span = 1 + max(int(rows.max(initial=0)) for rows in tasks._parts.values())
     first_of_task = span * np.arange(len(tasks))[:, None]
-    for i, (name, rows) in enumerate(present):
-        for other, other_rows in present[i + 1 :]:
-            shared = np.isin(other_rows + first_of_task, rows + first_of_task)
-            if shared.any():
-                task, column = np.argwhere(shared)[0]
-                raise InputError(
-                    f"row {other_rows[task, column]} is both {name} and {other} of task {task}; the parts of "
-                    "a task must not share rows. Draw the tasks again without replacement."
-                )
+    for (name, rows), (other, other_rows) in itertools.combinations(tasks._parts.items(), 2):
+        shared = np.isin(other_rows + first_of_task, rows + first_of_task)
+        if shared.any():
+            task, column = np.argwhere(shared)[0]
+            raise InputError(
+                f"row {other_rows[task, column]} is both {name} and {other} of task {task}; the parts of a task must "
+                "not share rows. Draw the tasks again without replacement."
+            )

@@ -1,17 +1,14 @@
 """Samplers of tasks: balanced, Dirichlet-imbalanced, with queries of few of the classes, semi-supervised, the authors'.
 
-Support, queries and unlabelled rows of a task are disjoint; support has the class fastest (the first shot of every
-class, then the second, ...); the order of queries and of unlabelled rows is shuffled.
-
-Classes and support come from a random stream of their own: with one seed they are the same for every sampler and
-every ``n_query``, and the support for five shots contains that for one.
+Support, queries and unlabelled rows of a task are disjoint. Support has the class fastest (the first shot of every
+class, then the second, ...); queries and unlabelled rows are shuffled. With one seed, classes and support are the same
+for every sampler and every ``n_query``, and the support for five shots contains that for one.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,9 +21,9 @@ from a2lp.tasks.lists import Rows, TaskList
 
 MAX_REDRAWS = 1000  # of one task's Dirichlet counts; far beyond what a feasible request takes
 
-Sizes = dict[str, int]
-# Of a random generator and the classes of a task: the number of queries of each class.
+# a function of a random generator and the classes of a task, which gives the number of queries of each class
 QueryCounts = Callable[[np.random.Generator, Rows], Rows]
+Setup = tuple[QueryCounts, dict[str, Any]]  # of a sampler: the counts, and entries of `about`
 
 
 def draw(
@@ -48,25 +45,23 @@ def draw(
     name : str
         ``balanced``: ``n_query`` queries of each class.
         ``dirichlet``: shares of the classes from Dirichlet(``alpha=2.0``), rounded by largest remainders; a class may
-        have no queries. Where a class has too few images for its share, the shares of that task are drawn again;
-        ``about["redraws"]`` says how often.
+        have no queries. If a class has too few images for its share, the shares of that task are drawn again, which
+        ``about["redraws"]`` counts.
         ``k_eff``: queries of ``k_eff`` of the classes, chosen at random; their counts are equal, or differ by one.
         ``semi_supervised``: balanced, with ``n_unlabelled`` more rows of each class and of each of
         ``n_distractors=0`` other classes.
         ``authors``: the authors' tasks of a ``dataset``; see ``authors_tasks``.
     labels : array (N,)
         The class of each row of a feature file.
-    n_way, n_shot, n_tasks : int
-        Classes of a task, support per class, and number of tasks.
-    n_query : int
-        Queries per class: exactly for balanced tasks, on average for imbalanced ones, so that a task has
-        ``n_way * n_query`` queries whichever sampler drew it.
+    n_way, n_shot, n_query, n_tasks : int
+        Classes of a task, support per class, queries per class (on average for imbalanced tasks, so that a task of any
+        sampler has ``n_way * n_query``), and number of tasks.
     seed : int or numpy.random.Generator, optional
-        0 by default; ``about`` records it. The ``authors`` sampler takes either a seed or a dataset.
+        0 by default. The ``authors`` sampler takes either a seed or a dataset.
     class_names : sequence of str, optional
         Names for error messages, indexed by label.
     **own
-        Parameters of the sampler's own, as above.
+        The sampler's own parameters, as above.
 
     Examples
     --------
@@ -82,30 +77,26 @@ def draw(
         require_sizes(least=0, seed=seed)
     _check_own(name, own)
     if name == "authors":
-        more: dict[str, Any] = {"seed": seed, "class_names": class_names, **own}
-        return authors_tasks(labels, n_shot=n_shot, n_way=n_way, n_query=n_query, n_tasks=n_tasks, **more)
-    pool = ClassPool.of(labels, class_names)
-    counts, about = _COUNTS[name](pool, sizes, **own)
-    drawn = {
-        "sampler": name,
-        **sizes,
-        **about,
-        "seed": None if isinstance(seed, np.random.Generator) else int(seed or 0),
-    }
+        more = own | {"seed": seed, "class_names": class_names}
+        return authors_tasks(labels, **sizes, **more)
+    pool = ClassPool(labels, class_names)
+    counts, about = _SETUPS[name](pool, n_way, n_shot, n_query, **own)
+    known_seed = None if isinstance(seed, np.random.Generator) else int(seed or 0)
+    drawn = {"sampler": name, **sizes, **about, "seed": known_seed}
     tasks = _draw_tasks(pool, np.random.default_rng(seed or 0), counts, drawn)
-    return replace(tasks, about=drawn | {"redraws": about.get("redraws", 0)})
+    tasks.about["redraws"] = about.get("redraws", 0)
+    return tasks
 
 
-def _balanced(pool: ClassPool, sizes: Sizes) -> tuple[QueryCounts, dict[str, Any]]:
-    pool.need_rows(support=sizes["n_shot"], query=sizes["n_query"])
-    counts = np.full(sizes["n_way"], sizes["n_query"])
+def _balanced(pool: ClassPool, n_way: int, n_shot: int, n_query: int) -> Setup:
+    pool.need_rows(support=n_shot, query=n_query)
+    counts = np.full(n_way, n_query)
     return lambda *_: counts, {}
 
 
-def _dirichlet(pool: ClassPool, sizes: Sizes, *, alpha: float = 2.0) -> tuple[QueryCounts, dict[str, Any]]:
+def _dirichlet(pool: ClassPool, n_way: int, n_shot: int, n_query: int, *, alpha: float = 2.0) -> Setup:
     remedy = "The usual choice is 2; larger is more even."
     require_number("alpha", alpha, "a positive number", lambda v: v > 0, remedy)
-    n_way, n_shot, n_query = sizes["n_way"], sizes["n_shot"], sizes["n_query"]
     pool.need_rows(support=n_shot)
     about: dict[str, Any] = {"alpha": float(alpha)}
 
@@ -127,13 +118,12 @@ def _dirichlet(pool: ClassPool, sizes: Sizes, *, alpha: float = 2.0) -> tuple[Qu
     return query_counts, about
 
 
-def _k_eff(pool: ClassPool, sizes: Sizes, *, k_eff: int) -> tuple[QueryCounts, dict[str, Any]]:
-    n_way = sizes["n_way"]
+def _k_eff(pool: ClassPool, n_way: int, n_shot: int, n_query: int, *, k_eff: int) -> Setup:
     about = require_sizes(k_eff=k_eff)
     if k_eff > n_way:
         raise InputError(f"k_eff={k_eff} is more than n_way={n_way} classes. Ask for k_eff={n_way} or less.")
-    each, left = divmod(n_way * sizes["n_query"], k_eff)
-    pool.need_rows(support=sizes["n_shot"], query=each + bool(left))
+    each, left = divmod(n_way * n_query, k_eff)
+    pool.need_rows(support=n_shot, query=each + bool(left))
 
     def query_counts(rng: np.random.Generator, classes: Rows) -> Rows:
         chosen = rng.permutation(n_way)[:k_eff]
@@ -146,61 +136,60 @@ def _k_eff(pool: ClassPool, sizes: Sizes, *, k_eff: int) -> tuple[QueryCounts, d
 
 
 def _semi_supervised(
-    pool: ClassPool, sizes: Sizes, *, n_unlabelled: int, n_distractors: int = 0
-) -> tuple[QueryCounts, dict[str, Any]]:
+    pool: ClassPool, n_way: int, n_shot: int, n_query: int, *, n_unlabelled: int, n_distractors: int = 0
+) -> Setup:
     about = require_sizes(n_unlabelled=n_unlabelled) | require_sizes(least=0, n_distractors=n_distractors)
-    pool.need_rows(support=sizes["n_shot"], query=sizes["n_query"], unlabelled=n_unlabelled)
-    return _balanced(pool, sizes)[0], about
+    pool.need_rows(support=n_shot, query=n_query, unlabelled=n_unlabelled)
+    return _balanced(pool, n_way, n_shot, n_query)[0], about
 
 
-_COUNTS: dict[str, Callable[..., tuple[QueryCounts, dict[str, Any]]]] = {
+_SETUPS: dict[str, Callable[..., Setup]] = {
     "balanced": _balanced,
     "dirichlet": _dirichlet,
     "k_eff": _k_eff,
     "semi_supervised": _semi_supervised,
 }
-SAMPLERS = (*_COUNTS, "authors")
+SAMPLERS = (*_SETUPS, "authors")
 
 
 def _check_own(name: str, own: dict[str, Any]) -> None:
-    """Raise InputError unless these are parameters of the sampler's own, and none is missing."""
-    known = {"dataset": False}  # whether it is needed
+    """Raise InputError unless the sampler has these parameters, and none is missing."""
+    known = {"dataset": False}  # whether it is required
     if name != "authors":
-        parameters = inspect.signature(_COUNTS[name]).parameters.values()
+        parameters = inspect.signature(_SETUPS[name]).parameters.values()
         known = {p.name: p.default is p.empty for p in parameters if p.kind is p.KEYWORD_ONLY}
     for param in own:
         if param not in known:
             takes = ", ".join(["n_way", "n_shot", "n_query", "n_tasks", *known])
             raise InputError(f"sampler {name!r} has no parameter {param!r}. It takes {takes}.")
-    for param, needed in known.items():
-        if needed and param not in own:
+    for param, required in known.items():
+        if required and param not in own:
             raise InputError(f"sampler {name!r} needs {param!r}. Give it a value, such as --set {name}.{param}=2.")
 
 
 def largest_remainder(shares: np.ndarray[Any, Any], total: int) -> Rows:
-    """Divide ``total`` by ``shares`` that sum to one: round down, then one more for the largest rests."""
+    """Divide ``total`` by ``shares`` that sum to one: round down, then add one for the largest remainders."""
     exact = shares * total
     counts: Rows = np.floor(exact).astype(np.int64)
-    neediest = np.argsort(counts - exact, kind="stable")
-    counts[neediest[: total - counts.sum()]] += 1
+    counts[np.argsort(counts - exact, kind="stable")[: total - counts.sum()]] += 1
     return counts
 
 
 def _draw_tasks(
     pool: ClassPool, rng: np.random.Generator, query_counts: QueryCounts, about: dict[str, Any]
 ) -> TaskList:
-    """Draw the tasks that ``about`` describes; ``query_counts`` gives the queries of each class of a task."""
+    """Draw the tasks that ``about`` describes."""
     n_way, n_shot, n_tasks = about["n_way"], about["n_shot"], about["n_tasks"]
     n_unlabelled, n_distractors = about.get("n_unlabelled", 0), about.get("n_distractors", 0)
     pool.need_classes(n_way, n_distractors)
-    # Two streams: what is drawn for the queries must not move the classes and supports of later tasks.
+    # two streams, so that what is drawn for the queries does not change the classes and supports of later tasks
     rows_rng, order_rng = map(np.random.default_rng, rng.integers(2**63, size=2))
     support, query, query_labels, unlabelled = [], [], [], []
     for _ in range(n_tasks):
         classes = rows_rng.permutation(len(pool.members))[: n_way + n_distractors]
         rows = [rows_rng.permutation(pool.members[c]) for c in classes[:n_way]]
         counts = query_counts(order_rng, classes[:n_way])
-        # Support from the front and queries from the back: neither moves when the size of the other changes.
+        # support from the front and queries from the back: neither changes with the size of the other
         queries = np.concatenate([r[len(r) - count :] for r, count in zip(rows, counts, strict=True)])
         order = order_rng.permutation(len(queries))
         support.append(np.stack([r[:n_shot] for r in rows], axis=1).ravel())
