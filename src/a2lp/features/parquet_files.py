@@ -30,7 +30,7 @@ def read_parquet(path: Path) -> Fields:
     texts = [name for name in (label, source) if name]
     # text stays dictionary-encoded, as most files have it: one long text for a million rows is in memory once
     with pyarrow.parquet.ParquetFile(path, read_dictionary=texts) as file:
-        check_growth(_claimed_bytes(file.metadata, {*dimensions, *texts}), size)
+        check_growth(claimed_bytes(file.metadata, {*dimensions, *texts}), size)
         table = file.read(columns=[*dimensions, *texts])
     columns = [table[name] for name in dimensions]
     features = _vectors(columns[0]) if vectors else np.column_stack([column.to_numpy() for column in columns])
@@ -54,7 +54,7 @@ def write_parquet(features: FeatureSet, path: Path) -> None:
         pyarrow.parquet.write_table(table, temporary, use_dictionary=["label"])
 
 
-def _claimed_bytes(metadata: Any, names: set[str]) -> int:
+def claimed_bytes(metadata: Any, names: set[str]) -> int:
     """The unpacked size of some columns according to the file's metadata."""
     groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
     columns = (group.column(j) for group in groups for j in range(group.num_columns))
