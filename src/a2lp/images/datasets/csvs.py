@@ -14,19 +14,22 @@ from a2lp.images.datasets.layouts import ImageTable, layout_error
 from a2lp.images.datasets.sources import Files
 from a2lp.images.datasets.splits import SPLITS, Standard
 
-_COLUMNS = {"filename", "label"}
 _EXPECTED = "a table with the columns filename,label (UTF-8 .csv)"
 
 
 def find_csvs(root: Path, split: str | None, standard: Standard | None) -> ImageTable | None:
     """Read the images that are listed in the csv files of the root, or of ``split`` or ``splits`` in it."""
-    tables = _tables(root)
-    if not tables:
+    for folder in (root, root / "split", root / "splits"):
+        tables = {name: folder / f"{name}.csv" for name in SPLITS if _is_table(folder / f"{name}.csv")}
+        if tables:
+            break
+    else:
         return None
+    names = ", ".join(path.name for path in tables.values())
     if split is not None and split not in tables:
-        raise layout_error(root, f"there is {_names(tables)}, but no {split}.csv.", standard)
+        raise layout_error(root, f"there is {names}, but no {split}.csv.", standard)
     if not (root / "images").is_dir():
-        raise layout_error(root, f"there is {_names(tables)}, but no folder `images`.", standard)
+        raise layout_error(root, f"there is {names}, but no folder `images`.", standard)
     present = set(image_files(root, root / "images").images)
     files: list[str] = []
     classes: list[str] = []
@@ -46,21 +49,13 @@ def find_csvs(root: Path, split: str | None, standard: Standard | None) -> Image
     return ImageTable(Files(root, files), files, classes, splits)
 
 
-def _tables(root: Path) -> dict[str, Path]:
-    for folder in (root, root / "split", root / "splits"):
-        tables = {name: folder / f"{name}.csv" for name in SPLITS if _is_table(folder / f"{name}.csv")}
-        if tables:
-            return tables
-    return {}
-
-
 def _is_table(path: Path) -> bool:
     if not path.is_file():
         return False
     check_file(path, _EXPECTED, error=DatasetError)
     with path.open("rb") as file:
         first = file.readline(1 << 16).decode("utf-8-sig", errors="replace")
-    return {column.strip() for column in first.split(",")} >= _COLUMNS
+    return {column.strip() for column in first.split(",")} >= {"filename", "label"}
 
 
 def _rows(path: Path) -> list[tuple[str, str]]:
@@ -76,7 +71,3 @@ def _rows(path: Path) -> list[tuple[str, str]]:
                 f"{path}, line {line}: expected a filename and a label, found {shown(filename)}, {shown(label)}."
             )
     return rows
-
-
-def _names(tables: dict[str, Path]) -> str:
-    return ", ".join(path.name for path in tables.values())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from a2lp.errors import InputError, UnknownNameError
+from a2lp.errors import UnknownNameError
 
 SPLITS = ("train", "val", "test")
 
@@ -23,16 +23,16 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Standard:
-    """A benchmark and which of its classes are for training, validation and test.
+    """A benchmark and its classes for training, validation and test.
 
     Attributes
     ----------
     name, title : str
-        As code and as papers call it.
+        Its name in code and in papers.
     classes : dict of str to tuple of str
-        The classes of ``train``, ``val`` and ``test``, as the folders of its images are named.
+        The classes of ``train``, ``val`` and ``test``, named as their image folders are.
     names : dict of str to str
-        What a class is called in words, where its own name is an ImageNet number.
+        The names in words of classes that are called by their ImageNet number.
     """
 
     name: str
@@ -56,15 +56,8 @@ def standard(name: str) -> Standard:
 @cache
 def _read(name: str) -> Standard:
     content = json.loads((files("a2lp.images.datasets") / "splits" / f"{name}.json").read_text("utf-8"))
-    return Standard(
-        name, TITLES[name], {split: tuple(sorted(content[split])) for split in SPLITS}, content.get("names", {})
-    )
-
-
-def check_split(split: str | None) -> None:
-    """Refuse a split that no benchmark has."""
-    if split is not None and split not in SPLITS:
-        raise InputError(f"split={split!r} must be one of {', '.join(SPLITS)}, or left out for all images.")
+    classes = {split: tuple(sorted(content[split])) for split in SPLITS}
+    return Standard(name, TITLES[name], classes, content.get("names", {}))
 
 
 def _plain(name: str) -> str:
