@@ -1,6 +1,6 @@
 """ResNet-12 as few-shot papers use it (Oreshkin et al. 2018; Lee et al. 2019): four blocks of three 3 x 3 convolutions.
 
-Modules have the names of LR+ICI's code (Wang et al. 2020), whose checkpoints therefore load as they are.
+Modules are named as in LR+ICI's code (Wang et al. 2020), so that its checkpoints can be loaded.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from a2lp.checks import require_flag
-from a2lp.images.backbones.network import Network, initialise, share
+from a2lp.images.backbones.network import Network, checked_rate, initialise
 from a2lp.images.view import View
 
 SLOPE = 0.1
@@ -20,20 +20,17 @@ DROP_BLOCK_SIZE = 5
 
 
 def resnet12(dropout: float = 0.0, drop_block: float = 0.0) -> Network:
-    """The wide one: 64-160-320-640 channels, 640 features."""
+    """The wide network: 64-160-320-640 channels, 640 features."""
     net = ResNet12((64, 160, 320, 640), dropout, drop_block)
     net.view = View(96, 84)
     return net
 
 
 def resnet12_512(dropout: float = 0.0, drop_block: float = 0.0, ceil_pool: bool = False) -> Network:
-    """LR+ICI's: 64-128-256-512 channels, 512 features.
-
-    It was trained on images of 84 pixels without a crop; ``ceil_pool`` is how its second version pools odd sizes.
-    """
+    """LR+ICI's network: 64-128-256-512 channels, 512 features; its second version pools with ``ceil_pool``."""
     require_flag("ceil_pool", ceil_pool, "It is how half of an odd size is rounded.")
     net = ResNet12((64, 128, 256, 512), dropout, drop_block, ceil_pool)
-    net.view = View(84, 84)
+    net.view = View(84, 84)  # it was trained without a crop
     return net
 
 
@@ -44,10 +41,8 @@ class ResNet12(Network):
     ----------
     widths : four ints
         Channels of the blocks; the last is the number of features.
-    dropout : float
-        Share of values that blocks 1 and 2 drop in training.
-    drop_block : float
-        Share of positions that blocks 3 and 4 drop in training, in patches of 5 x 5 (Ghiasi et al. 2018).
+    dropout, drop_block : float
+        Rate of dropout after blocks 1 and 2, and of 5 x 5 patches after blocks 3 and 4 (Ghiasi et al. 2018).
     ceil_pool : bool
         Whether half of an odd size is rounded up.
     """
@@ -57,8 +52,8 @@ class ResNet12(Network):
     ) -> None:
         super().__init__()
         a, b, c, d = widths
-        self.layer1 = nn.Sequential(Block(3, a, nn.Dropout(share("dropout", dropout)), ceil_pool))
-        self.layer2 = nn.Sequential(Block(a, b, nn.Dropout(share("dropout", dropout)), ceil_pool))
+        self.layer1 = nn.Sequential(Block(3, a, nn.Dropout(checked_rate("dropout", dropout)), ceil_pool))
+        self.layer2 = nn.Sequential(Block(a, b, nn.Dropout(checked_rate("dropout", dropout)), ceil_pool))
         self.layer3 = nn.Sequential(Block(b, c, DropBlock(drop_block), ceil_pool))
         self.layer4 = nn.Sequential(Block(c, d, DropBlock(drop_block), ceil_pool))
         self.dim = d
@@ -100,7 +95,7 @@ class DropBlock(nn.Module):  # type: ignore[misc]
 
     def __init__(self, rate: float) -> None:
         super().__init__()
-        self.rate = share("drop_block", rate)
+        self.rate = checked_rate("drop_block", rate)
 
     def forward(self, x: Tensor) -> Tensor:
         """The same shape, with patches of zeros while training."""
@@ -108,7 +103,7 @@ class DropBlock(nn.Module):  # type: ignore[misc]
             return x
         b, c, h, w = x.shape
         size = min(DROP_BLOCK_SIZE, h, w)
-        rows, columns = h - size + 1, w - size + 1  # where a patch fits in whole
+        rows, columns = h - size + 1, w - size + 1  # positions of whole patches
         corner = self.rate * h * w / (size**2 * rows * columns)
         corners = (torch.rand(b, c, rows, columns, device=x.device) < corner).to(x.dtype)
         dropped = F.max_pool2d(F.pad(corners, [size - 1] * 4), size, stride=1)  # (b, c, h, w)

@@ -1,6 +1,4 @@
-"""Files of weights: safetensors, and the checkpoints that papers published.
-
-They are read without running any code in them:
+"""Files of weights, read without running any code in them.
 
 - ``.safetensors``, in one file or in shards ``NAME-00001-of-00002.safetensors``;
 - a pickled state dict (LR+ICI's and iLPC's ``res12_*.pth.tar``), or one under ``state_dict`` (LR+ICI's second
@@ -11,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,34 +24,22 @@ from a2lp.torch_files import SAFETENSORS, read_checkpoint, read_safetensors
 
 _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
 
-# LR+ICI's second version, known by how it spells its classifier, rounds odd sizes up where the first rounds down
+# LR+ICI's second version, recognised by its spelling `clasifier`, rounds odd sizes up; the first rounds down
 _LR_ICI_2 = {"backbone": "resnet12_512", "options": '{"ceil_pool": true}'}
 
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """The content of a file of weights.
+    """The content of a file of weights."""
 
-    Attributes
-    ----------
-    files : tuple of Path
-        The file, or its shards in order.
-    digest : str
-        The SHA-256 of their bytes, as ``sha256:...``.
-    tensors : dict
-        Under the keys of the file.
-    about : dict
-        The file's metadata.
-    """
-
-    files: tuple[Path, ...]
-    digest: str
-    tensors: dict[str, Tensor]
-    about: dict[str, str] = field(default_factory=dict)
+    files: tuple[Path, ...]  # the file, or its shards in order
+    digest: str  # the SHA-256 of their bytes, as ``sha256:...``
+    tensors: dict[str, Tensor]  # by the keys of the file
+    about: dict[str, str]  # the metadata
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options that the network was made with; none where the metadata has none."""
+        """The options of the network; none if the metadata has none."""
         options = self._metadata("options", {})
         if not isinstance(options, dict):
             raise self.unusable("options")
@@ -61,14 +47,14 @@ class Weights:
 
     @property
     def view(self) -> View | None:
-        """The view, where the metadata has one."""
+        """The view, if the metadata has one."""
         try:
             return View.parse(self.about["view"]) if "view" in self.about else None
         except InputError as error:
             raise self.unusable("view") from error
 
     def triple(self, key: str, default: Triple) -> Triple:
-        """``mean`` or ``std``; the default where the metadata has none."""
+        """``mean`` or ``std``; the default if the metadata has none."""
         try:
             a, b, c = map(float, self._metadata(key, default))
         except (TypeError, ValueError) as error:
@@ -101,38 +87,36 @@ class Weights:
 
 
 def read_weights(path: str | Path) -> Weights:
-    """Read a file of weights; all shards, where it comes in shards.
-
-    Raises
-    ------
-    WeightsFileError
-        For a file that is absent, carries code, or is damaged.
-    """
+    """Read a file of weights or all its shards; WeightsFileError if one is absent, carries code, or is damaged."""
     files = _files(Path(path))
     tensors: dict[str, Tensor] = {}
     about: dict[str, str] = {}
     if files[0].suffix == SAFETENSORS:
         for file in files:
-            shard, known = read_safetensors(file, f"a {SAFETENSORS} file")
-            if file != files[0] and known != about:
+            shard, metadata = read_safetensors(file, f"a {SAFETENSORS} file")
+            if file != files[0] and metadata != about:
                 raise WeightsFileError(
                     f"{file} and {files[0].name} were not saved together. Fetch or make all {len(files)} shards again."
                 )
-            tensors, about = tensors | shard, known
+            tensors, about = tensors | shard, metadata
     else:
         tensors = _state_dict(files[0])
-        about = dict(_LR_ICI_2) if any("clasifier." in key for key in tensors) else {}
-    return Weights(files, _digest(files), tensors, about)
+        about = _LR_ICI_2 if any("clasifier." in key for key in tensors) else {}
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as content:
+            hashlib.file_digest(content, lambda: digest)
+    return Weights(files, f"sha256:{digest.hexdigest()}", tensors, about)
 
 
 def shard_names(path: Path, total: int) -> tuple[Path, ...]:
-    """The names of the shards of weights that are saved as ``path``."""
+    """The names of the shards of weights with the name ``path``."""
     stem = path.name.removesuffix(SAFETENSORS)
     return tuple(path.with_name(f"{stem}-{i + 1:05}-of-{total:05}{SAFETENSORS}") for i in range(total))
 
 
 def shards_of(path: Path) -> dict[int, set[Path]]:
-    """The shards that are there of weights that are saved as ``path``, by how many there should be."""
+    """The existing shards of weights with the name ``path``, by how many there should be."""
     found: dict[int, set[Path]] = {}
     for file in path.parent.iterdir() if path.parent.is_dir() else ():
         match = _SHARD.fullmatch(file.name)
@@ -142,7 +126,7 @@ def shards_of(path: Path) -> dict[int, set[Path]]:
 
 
 def _files(path: Path) -> tuple[Path, ...]:
-    """The file that a path names, or all its shards."""
+    """The file of this name, or all its shards."""
     if match := _SHARD.fullmatch(path.name):
         files = shard_names(path.with_name(match[1]), int(match[3]))
     elif exists(path) and not path.is_dir():
@@ -165,15 +149,6 @@ def _files(path: Path) -> tuple[Path, ...]:
             "there."
         )
     return files
-
-
-def _digest(files: tuple[Path, ...]) -> str:
-    digest = hashlib.sha256()
-    for file in files:
-        with file.open("rb") as content:
-            while block := content.read(1 << 20):
-                digest.update(block)
-    return f"sha256:{digest.hexdigest()}"
 
 
 def _state_dict(path: Path) -> dict[str, Tensor]:

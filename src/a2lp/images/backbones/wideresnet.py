@@ -9,15 +9,10 @@ from torch import Tensor, nn
 
 from a2lp.checks import shown
 from a2lp.errors import InputError
-from a2lp.images.backbones.network import Network, initialise, share
+from a2lp.images.backbones.network import Network, checked_rate, initialise
 from a2lp.images.view import View
 
 UNITS = 4  # in each of the three blocks: 3 blocks x 4 units x 2 convolutions, the stem and 3 shortcuts make 28
-
-
-def wrn28_10(stem_stride: int = 1, dropout: float = 0.0) -> Network:
-    """S2M2's network; ``stem_stride=2`` halves the image first, a quarter of the work for images of 84 pixels."""
-    return WideResNet(stem_stride, dropout)
 
 
 class WideResNet(Network):
@@ -26,15 +21,15 @@ class WideResNet(Network):
     Parameters
     ----------
     stem_stride : int
-        1 as published, or 2.
+        1 as published, or 2, which takes a quarter of the time.
     dropout : float
-        Share of values that each unit drops in training, between its convolutions.
+        Rate between the convolutions of each unit.
     """
 
     dim = 640
     view = View(92, 80)  # as S2M2 trained and embedded
 
-    def __init__(self, stem_stride: int, dropout: float) -> None:
+    def __init__(self, stem_stride: int = 1, dropout: float = 0.0) -> None:
         super().__init__()
         if stem_stride not in (1, 2):
             raise InputError(f"stem_stride={shown(stem_stride)} must be 1 (as published) or 2.")
@@ -77,7 +72,7 @@ class Unit(nn.Module):  # type: ignore[misc]
         self.bn1 = nn.BatchNorm2d(n_in)
         self.conv1 = nn.Conv2d(n_in, n_out, 3, stride=stride, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(n_out)
-        self.drop = nn.Dropout(share("dropout", dropout))
+        self.drop = nn.Dropout(checked_rate("dropout", dropout))
         self.conv2 = nn.Conv2d(n_out, n_out, 3, padding=1, bias=False)
         self.convShortcut = None if n_in == n_out else nn.Conv2d(n_in, n_out, 1, stride=stride, bias=False)
 
@@ -85,6 +80,6 @@ class Unit(nn.Module):  # type: ignore[misc]
         """From (b, n_in, h, w) to (b, n_out, h / stride, w / stride)."""
         active = F.relu(self.bn1(x))
         out = self.conv2(self.drop(F.relu(self.bn2(self.conv1(active)))))
-        # a shortcut that changes the width starts after the activation, one that does not before it
+        # a shortcut that changes the width comes after the activation, the others before it
         shortcut: Tensor = x if self.convShortcut is None else self.convShortcut(active)
         return shortcut + out
