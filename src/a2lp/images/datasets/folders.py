@@ -1,7 +1,9 @@
-"""Images in folders: a folder for each class, with or without train, val and test above; or no classes at all."""
+"""Images in files: in folders of classes, in one folder without classes, or listed in the csv files of splits."""
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import warnings
 from collections import Counter, deque
@@ -10,7 +12,7 @@ from typing import NamedTuple
 
 from a2lp.checks import listed, shown
 from a2lp.errors import A2LPWarning, DatasetError
-from a2lp.files import read_text
+from a2lp.files import check_file, read_text
 from a2lp.images.datasets.decode import EXTENSIONS, UNREAD
 from a2lp.images.datasets.layouts import ImageTable, layout_error
 from a2lp.images.datasets.sources import Files
@@ -18,6 +20,7 @@ from a2lp.images.datasets.splits import SPLITS, Standard
 
 # parents of the class folders in the archives of CUB and CIFAR-FS
 _PARENTS = ("CUB_200_2011", "cifar100", "images", "data")
+_TABLE = "a table with the columns filename,label (UTF-8 .csv)"
 
 
 class Listing(NamedTuple):
@@ -162,3 +165,59 @@ def _listed_splits(root: Path, top: Path, classes: list[str], standard: Standard
             f"{folder}: its lists do not name the class folder {shown(unknown[0])} of {top}. Add it, or remove it."
         )
     return [split_of[name] for name in classes]
+
+
+def find_csvs(root: Path, split: str | None, standard: Standard | None) -> ImageTable | None:
+    """Read the images that are listed in train.csv, val.csv and test.csv, as Ravi and Larochelle keep them."""
+    for folder in (root, root / "split", root / "splits"):
+        tables = {name: folder / f"{name}.csv" for name in SPLITS if _is_table(folder / f"{name}.csv")}
+        if tables:
+            break
+    else:
+        return None
+    names = ", ".join(path.name for path in tables.values())
+    if split is not None and split not in tables:
+        raise layout_error(root, f"there is {names}, but no {split}.csv.", standard)
+    if not (root / "images").is_dir():
+        raise layout_error(root, f"there is {names}, but no folder `images`.", standard)
+    present = set(image_files(root, root / "images").images)
+    files: list[str] = []
+    classes: list[str] = []
+    splits: list[str] = []
+    for name in tables if split is None else [split]:
+        for line, (filename, label) in enumerate(_rows(tables[name]), start=2):
+            places = (f"images/{filename}", f"images/{label}/{filename}")
+            file = next((place for place in places if place in present), None)
+            if file is None:
+                raise DatasetError(
+                    f"{tables[name]}, line {line}: {root} has neither {shown(places[0])} nor {shown(places[1])}. "
+                    "Fetch the missing images, or remove the line."
+                )
+            files.append(file)
+            classes.append(label)
+            splits.append(name)
+    return ImageTable(Files(root, files), files, classes, splits)
+
+
+def _is_table(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    check_file(path, _TABLE, error=DatasetError)
+    with path.open("rb") as file:
+        first = file.readline(1 << 16).decode("utf-8-sig", errors="replace")
+    return {column.strip() for column in first.split(",")} >= {"filename", "label"}
+
+
+def _rows(path: Path) -> list[tuple[str, str]]:
+    try:
+        table = csv.DictReader(io.StringIO(read_text(path, _TABLE, DatasetError), newline=""), skipinitialspace=True)
+        table.fieldnames = [column.strip() for column in table.fieldnames or ()]
+        rows = [((row["filename"] or "").strip(), (row["label"] or "").strip()) for row in table]
+    except csv.Error as error:
+        raise DatasetError(f"{path} cannot be read as {_TABLE}: {error}. Save it again.") from error
+    for line, (filename, label) in enumerate(rows, start=2):
+        if not filename or not label:
+            raise DatasetError(
+                f"{path}, line {line}: expected a filename and a label, found {shown(filename)}, {shown(label)}."
+            )
+    return rows

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from a2lp.errors import DatasetError
-from a2lp.images.datasets.sources import Source, joined
+from a2lp.images.datasets.sources import Rows, Source
 from a2lp.images.datasets.splits import Standard
 
 
@@ -24,8 +26,10 @@ class ImageTable:
 
 def join(tables: Sequence[ImageTable], splits: Sequence[str] | None) -> ImageTable:
     """Several tables one after the other, with these splits."""
+    sizes = [len(table.files) for table in tables]
+    part, inner = np.repeat(np.arange(len(tables)), sizes), np.concatenate([np.arange(size) for size in sizes])
     return ImageTable(
-        joined([table.source for table in tables], [len(table.files) for table in tables]),
+        Rows(tuple(table.source for table in tables), part, inner),
         [file for table in tables for file in table.files],
         [name for table in tables for name in table.classes or ()],
         splits,

@@ -15,8 +15,7 @@ import numpy as np
 from a2lp.checks import shown
 from a2lp.errors import A2LPError, A2LPWarning, DatasetError, InputError, UnknownNameError
 from a2lp.files import check_file, exists
-from a2lp.images.datasets.csvs import find_csvs
-from a2lp.images.datasets.folders import find_folders
+from a2lp.images.datasets.folders import find_csvs, find_folders
 from a2lp.images.datasets.image_set import ImageSet
 from a2lp.images.datasets.layouts import ImageTable, layout_error
 from a2lp.images.datasets.packs import find_packs

@@ -80,15 +80,17 @@ def _read(split: str, known: Standard, images: Path, labels: Path | None = None)
         return _encoded(split, known, images, labels)
     with reading(images, _EXPECTED, error=DatasetError):
         content = _load_dict(images, ())
-        if {"image_data", "class_dict"} <= content.keys():
-            pixels = _pixels(content["image_data"], "image_data")
-            classes, standard_names = _from_class_dict(content["class_dict"], len(pixels)), True
-        elif {"data", "labels"} <= content.keys():
-            pixels = _pixels(content["data"], "data")
+        key = "image_data" if {"image_data", "class_dict"} <= content.keys() else "data"
+        if key == "data" and not {"data", "labels"} <= content.keys():
+            raise InputError(f"it holds {listed(content)}; expected image_data and class_dict, or data and labels.")
+        pixels = _bytes(content[key], key)
+        if pixels.ndim != 4 or pixels.shape[3] != 3:
+            raise InputError(f"`{key}` has shape {pixels.shape}; expected (N, height, width, 3).")
+        if key == "data":
             numbers = _labels(content["labels"], len(pixels))
             classes, standard_names = _class_names(numbers, content.get("catname2label"), split, known)
         else:
-            raise InputError(f"it holds {listed(content)}; expected image_data and class_dict, or data and labels.")
+            classes, standard_names = _from_class_dict(content["class_dict"], len(pixels)), True
         return ImageTable(Arrays(pixels), _files(images, classes), classes, standard_names=standard_names)
 
 
@@ -143,13 +145,6 @@ def _from_class_dict(rows_of: Any, count: int) -> list[str]:
     if None in classes:
         raise InputError(f"image {classes.index(None)} is in no class of class_dict. Fetch it again.")
     return [str(name) for name in classes]
-
-
-def _pixels(value: Any, what: str) -> NDArray:
-    images = _bytes(value, what)
-    if images.ndim != 4 or images.shape[3] != 3:
-        raise InputError(f"`{what}` has shape {images.shape}; expected (N, height, width, 3).")
-    return images
 
 
 def _bytes(value: Any, what: str) -> NDArray:

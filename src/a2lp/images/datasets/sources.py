@@ -159,14 +159,6 @@ class Rows:
         return self.sources[int(self.part[row])].digest(int(self.inner[row]))
 
 
-def joined(sources: Sequence[Source], sizes: Sequence[int]) -> Source:
-    """Several sources one after the other."""
-    if len(sources) == 1:
-        return sources[0]
-    part = np.repeat(np.arange(len(sources)), sizes)
-    return Rows(tuple(sources), part, np.concatenate([np.arange(size) for size in sizes]))
-
-
 def selected(source: Source, rows: NDArray) -> Source:
     """Some rows of a source."""
     if isinstance(source, Rows):

@@ -1,12 +1,12 @@
-"""One run on its device: base images, network, optimizer and averaged weights, and the training step."""
+"""A run on its device: base images, network, optimizer, averaged weights, and the training step."""
 
 from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,10 +18,8 @@ from a2lp.files import reason
 from a2lp.images.backbones import network
 from a2lp.images.datasets import ImageSet
 from a2lp.images.training.augment import Normalise, augment
-from a2lp.images.training.average import Average, State, recalibrate
 from a2lp.images.training.config import TrainConfig
-from a2lp.images.training.recipes import Batch, Classifier, assemble, draw_mix, loss
-from a2lp.images.training.teacher import Teacher
+from a2lp.images.training.recipes import Batch, Classifier, Teacher, assemble, draw_mix, loss
 from a2lp.images.training.validate import Accuracy, Validation
 from a2lp.torch_files import check_like, restore_optimizer
 
@@ -29,30 +27,55 @@ _LOG = logging.getLogger(__name__)
 _EPOCH, _STEP, _RECALIBRATION, _TEACHER = range(4)  # separate streams of random numbers
 _TEACHER_BATCH = 512
 
+State = dict[str, Tensor]
 
-class Candidate(NamedTuple):
-    """Weights that an evaluation chooses from."""
 
-    decay: float  # of the average
-    batch_norm: str  # ``averaged`` or ``recalibrated``
-    accuracy: Accuracy
-    state: State
+class Average:
+    """A copy of a network with the exponential average of its weights and batch norm statistics.
+
+    ``decay`` is the weight of the previous average at each step; it is lower in the first steps, so that the random
+    initialisation is forgotten.
+    """
+
+    def __init__(self, net: Any, decay: float) -> None:
+        self.net = copy.deepcopy(net).eval().requires_grad_(False)
+        self.decay = decay
+        self._source, self._own = (
+            [value.detach() for value in each.state_dict(keep_vars=True).values() if value.is_floating_point()]
+            for each in (net, self.net)
+        )
+
+    def update(self, step: int) -> None:
+        """Update the average after step ``step`` (from 0)."""
+        decay = min(self.decay, (1 + step) / (10 + step))
+        torch._foreach_lerp_(self._own, self._source, 1 - decay)
+
+    def state(self) -> State:
+        """A copy of weights and statistics."""
+        return {name: value.clone() for name, value in self.net.state_dict().items()}
+
+
+def recalibrate(net: nn.Module, batches: Iterable[Tensor]) -> None:
+    """Set batch norm's statistics to their plain mean over ``batches``."""
+    norms = [module for module in net.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # the mean over all batches
+        norm.train()
+    with torch.no_grad():
+        for x in batches:
+            net(x)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+        norm.eval()
 
 
 class Run:
-    """The part of a run that is on the device.
+    """The part of a run that is on the device; ``workers`` threads decode the images.
 
-    Nothing in ``step`` waits for the device: no value is read back, and random numbers are drawn there. They are a
-    function of the seed and of the step, so a run that continues after a kill draws the same ones.
-
-    Parameters
-    ----------
-    config : TrainConfig
-    base, val : ImageSet
-        ``val`` may be None.
-    device : torch.device
-    workers : int
-        Threads that decode.
+    ``step`` never waits for the device: no value is read back, and random numbers are drawn there. They depend on the
+    seed and the step alone, so a run that continues after a kill draws the same ones.
     """
 
     def __init__(
@@ -95,38 +118,37 @@ class Run:
         self.loss_sum += value.detach()
 
     def compile(self) -> str:
-        """Compile the stages and run them once, before the clock starts; return a note for the record."""
+        """Compile the stages and run them once, before training time counts; return a note for the record."""
         if self.device.type != "cuda":
             return "not compiled: no GPU"
-        eager, before = self.model.stages, [buffer.clone() for buffer in self.model.buffers()]
-        # not dynamic: all stages share their code, and other shapes of another stage must not make theirs variable
-        self.model.stages = [torch.compile(stage, dynamic=False) for stage in eager]
-        if self.teacher is not None:
-            self.teacher.stages = [torch.compile(stage, dynamic=False) for stage in self.teacher.stages]
+        before = [buffer.clone() for buffer in self.model.buffers()]
+        trunks = [self.model] if self.teacher is None else [self.model, self.teacher]
+        for trunk in trunks:
+            # not dynamic: stages share their code, and the shapes of one must not make those of another variable
+            trunk.stages = [torch.compile(stage, dynamic=False) for stage in trunk.stages]
         note = "compiled"
         try:
             self._warm_up()
-        except Exception as error:  # the compiler, its compiler, or its cache: each raises its own
+        except Exception as error:  # of the compiler, the C++ compiler, or the cache
             note = f"not compiled: {reason(error)}"
             _LOG.warning("%s; training continues without, a fifth slower", note)
-            self.model.stages = eager
-            if self.teacher is not None:
-                self.teacher.stages = list(self.teacher.net.stages)
+            for trunk in trunks:
+                trunk.stages = list(trunk.net.stages)
             self._warm_up()
         for buffer, value in zip(self.model.buffers(), before, strict=True):
             buffer.copy_(value)
         return note
 
-    def accuracies(self, step: int) -> Iterator[Candidate]:
-        """Accuracy on validation classes of each average, with averaged and with new batch norm statistics."""
+    def candidates(self, step: int) -> Iterator[tuple[Accuracy, float, str, State]]:
+        """Accuracy, decay, batch norm and weights of each average, with averaged and recalibrated batch norm."""
         view = self.config.views[0]
         for average in self.averages:
             averaged = average.state()
-            yield Candidate(average.decay, "averaged", self.accuracy(average.net, view), averaged)
+            yield self.accuracy(average.net, view), average.decay, "averaged", averaged
             if self.config.recalibrate:
                 with self._autocast():
                     recalibrate(average.net, self._plain_batches(step))
-                yield Candidate(average.decay, "recalibrated", self.accuracy(average.net, view), average.state())
+                yield self.accuracy(average.net, view), average.decay, "recalibrated", average.state()
                 average.net.load_state_dict(averaged)
 
     def accuracy(self, net: nn.Module, view: Any) -> Accuracy:
@@ -137,16 +159,15 @@ class Run:
 
     def tensors(self) -> dict[str, Any]:
         """The tensors of a checkpoint."""
-        averages = [average.net.state_dict() for average in self.averages]
         return {
             "model": self.model.state_dict(),
-            "averages": averages,
+            "averages": [average.net.state_dict() for average in self.averages],
             "optimizer": self.optimizer.state_dict(),
             "loss_sum": self.loss_sum,
         }
 
     def restore(self, tensors: dict[str, Any]) -> None:
-        """Continue from the tensors of a checkpoint; InputError where they are not of this run."""
+        """Continue from the tensors of a checkpoint; InputError if they are not of this run."""
         check_like(tensors, self.tensors() | {"optimizer": dict}, "tensors")
         restore_optimizer(self.optimizer, tensors["optimizer"])
         self.model.load_state_dict(tensors["model"])
@@ -162,7 +183,7 @@ class Run:
         return assemble(images, self.labels[rows], self.config, mix)
 
     def _rows(self, step: int) -> Tensor:
-        """The images of a step: the next ones in the order of this epoch; those left at its end are not drawn."""
+        """The next images in the random order of this epoch; a remainder at its end is not drawn."""
         epoch, place = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             self._seed(_EPOCH, epoch)
@@ -170,10 +191,10 @@ class Run:
         return self._order[1][place * self.config.drawn : (place + 1) * self.config.drawn]
 
     def _plain_batches(self, step: int) -> Iterator[Tensor]:
-        """Images as embedding shows them: augmented, neither mixed nor rotated."""
+        """Augmented images, neither mixed nor rotated."""
         self._seed(_RECALIBRATION, step)
+        size = (self.config.batch,)
         for _ in range(self.config.recalibrate):
-            size = (self.config.batch,)
             rows = torch.randint(len(self.labels), size, device=self.device, generator=self.generator)
             yield self.normalise(augment(self.pixels[rows], self.config, self.generator))
 
@@ -186,7 +207,7 @@ class Run:
             return loss(self.model, batch, self.config, soft)
 
     def _make_teacher(self, n_classes: int) -> Teacher:
-        """The teacher, with class means of every base image, augmented once."""
+        """The teacher, with class means over all base images, augmented once."""
         self._seed(_TEACHER, 0)
         rows = torch.arange(len(self.labels), device=self.device).split(_TEACHER_BATCH)
         images = (self.normalise(augment(self.pixels[some], self.config, self.generator)) for some in rows)
@@ -199,7 +220,7 @@ class Run:
             self._loss(replace(batch, mix=mix)).backward()
             self.optimizer.zero_grad(set_to_none=True)
         if self.validation is not None:
-            for _ in self.accuracies(0):  # its shapes are tuned here too, and its faults show before hours of training
+            for _ in self.candidates(0):  # compiles its shapes too, and fails before hours of training, if at all
                 pass
         torch.cuda.synchronize(self.device)
 
@@ -214,7 +235,7 @@ class Run:
 
 
 def _try_sizes(net: nn.Module, config: TrainConfig) -> None:
-    """Try every input size on a copy of the network, so that one it cannot take is named before hours of training."""
+    """Try every input size on a copy of the network, so that one it cannot take is refused before training."""
     tried = copy.deepcopy(net)
     sizes = {"size": config.size} | {f"view {view}": view.output for view in config.views}
     for what, side in sizes.items():
@@ -230,7 +251,7 @@ def _try_sizes(net: nn.Module, config: TrainConfig) -> None:
 
 
 def _sgd(model: Classifier, config: TrainConfig, device: torch.device) -> torch.optim.Optimizer:
-    flat = [parameter for parameter in model.parameters() if parameter.ndim <= 1]
-    deep = [parameter for parameter in model.parameters() if parameter.ndim > 1]
-    groups = [{"params": deep, "weight_decay": config.weight_decay}, {"params": flat, "weight_decay": 0.0}]
+    decayed = [parameter for parameter in model.parameters() if parameter.ndim > 1]
+    others = [parameter for parameter in model.parameters() if parameter.ndim <= 1]
+    groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
     return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=True, fused=device.type == "cuda")

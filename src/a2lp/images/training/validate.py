@@ -1,8 +1,7 @@
-"""Few-shot accuracy on validation classes while training: nearest mean, 5-way, 1- and 5-shot."""
+"""Few-shot accuracy on validation classes during training: nearest mean, 5-way, 1- and 5-shot."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,29 +26,19 @@ _TASKS = 100  # tasks scored at once
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Percent of correct queries at one shot and at five."""
+    """Accuracy in percent at one shot and at five."""
 
     one: float
     five: float
 
     @property
     def score(self) -> float:
-        """The criterion by which snapshots and views are chosen."""
+        """The criterion for weights and views."""
         return self.one + self.five
 
 
 class Validation:
-    """Few-shot tasks of validation classes, the same at every evaluation.
-
-    Parameters
-    ----------
-    images : ImageSet
-        The validation classes.
-    config : TrainConfig
-    device : torch.device
-    workers : int
-        Threads that decode.
-    """
+    """Few-shot tasks of validation classes, the same at every evaluation."""
 
     def __init__(self, images: ImageSet, config: TrainConfig, device: torch.device, workers: int) -> None:
         if images.labels is None:
@@ -85,20 +74,15 @@ def embed(net: nn.Module, pixels: Tensor, normalise: Normalise) -> Tensor:
 def nearest_mean(features: Tensor, tasks: TaskList) -> float:
     """Percent of queries whose nearest class mean is that of their own class."""
     correct = torch.zeros((), device=features.device)
-    for support, query, labels in _on_device(tasks, features.device):
+    arrays = [torch.from_numpy(each).to(features.device) for each in (tasks.support, tasks.query, tasks.query_labels)]
+    for part in chunks(len(tasks), _TASKS):
+        support, query, labels = (each[part] for each in arrays)
         b, _ = support.shape
         means = features[support].view(b, tasks.n_shot, tasks.n_way, -1).mean(1)  # (b, way, d): the class is fastest
         queries = features[query]  # (b, q, d)
-        nearness = 2 * queries @ means.mT - means.square().sum(2)[:, None, :]  # -|x - w|^2 + |x|^2
-        correct += (nearness.argmax(2) == labels).sum()
+        scores = 2 * queries @ means.mT - means.square().sum(2)[:, None, :]  # -|x - w|^2 + |x|^2
+        correct += (scores.argmax(2) == labels).sum()
     return 100 * float(correct) / tasks.query.size
-
-
-def _on_device(tasks: TaskList, device: torch.device) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    arrays = [torch.from_numpy(each).to(device) for each in (tasks.support, tasks.query, tasks.query_labels)]
-    for part in chunks(len(tasks), _TASKS):
-        support, query, labels = (each[part] for each in arrays)
-        yield support, query, labels
 
 
 def _some_of_each(labels: np.ndarray[Any, Any], most: int, seed: int) -> np.ndarray[Any, Any]:
