@@ -316,7 +316,7 @@ def test_metadata_that_cannot_be_used(tmp_path: Path, key: str, value: str) -> N
     path = tmp_path / "w.safetensors"
     tensors = {name: tensor for name, tensor in net.state_dict().items() if tensor.ndim}
     safetensors.torch.save_file(tensors, path, {key: value})
-    with pytest.raises(WeightsFileError, match=f"its metadata says {key} = "):
+    with pytest.raises(WeightsFileError, match=f"its metadata has {key} = "):
         create("resnet12_512", path)
     safetensors.torch.save_file(tensors, path)  # a safetensors file of others says nothing
     assert backbones.create("resnet12_512", path).view == View(84, 84)

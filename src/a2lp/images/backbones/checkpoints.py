@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from itertools import chain
 from pathlib import Path
 
 import safetensors.torch
@@ -24,7 +23,7 @@ MAX_BYTES = 15 << 20
 
 # added by DataParallel, by LR+ICI's second version, and by the first stage of S2M2
 _WRAPPERS = re.compile(r"(module\.|base\.|feature\.)+")
-_HEADS = ("fc.", "_fc.", "linear.", "classifier.", "clasifier.", "rotate", "head.")
+_CLASSIFIERS = ("fc.", "_fc.", "linear.", "classifier.", "clasifier.", "rotate", "head.")
 
 
 def load_weights(net: Network, path: str | Path) -> None:
@@ -35,16 +34,12 @@ def load_weights(net: Network, path: str | Path) -> None:
     net : Network
         It also gets the view and the normalisation of the file, if it has them.
     path : str or Path
-        A .safetensors file, its first shard, the common name of its shards, or a published checkpoint.
-
-    Raises
-    ------
-    WeightsFileError
-        For a file that carries code, is damaged, or is of another network: the message names the keys.
+        A .safetensors file, its first shard, the common name of its shards, or a published checkpoint. A file that
+        carries code, is damaged, or is of another network raises WeightsFileError.
     """
     weights = read_weights(path)
     weights.check_backbone(net.name)
-    for option, value in weights.options.items():
+    for option, value in weights.entry("options", {}).items():
         if not option.startswith("drop") and net.options.get(option) != value:
             raise WeightsFileError(
                 f"{path} holds weights of a {net.name} with {option[:80]}={shown(value)}; this one was made with "
@@ -56,7 +51,17 @@ def load_weights(net: Network, path: str | Path) -> None:
 def fill(net: Network, weights: Weights) -> None:
     """Copy weights into a network; WeightsFileError unless they are its own."""
     own = net.core.state_dict()
-    found = _under_own_keys(weights, own)
+    found: dict[str, Tensor] = {}
+    for key, tensor in weights.tensors.items():
+        wrapped = None if key in own else _WRAPPERS.match(key)
+        name = key[wrapped.end() :] if wrapped else key
+        if name not in own and name.startswith(_CLASSIFIERS):
+            continue
+        if name in found:
+            raise WeightsFileError(
+                f"{weights.files[0]} has two tensors for {shown(name)}: it holds more than one network."
+            )
+        found[name] = tensor
     # old checkpoints do not have the counters of batch norm, which are not used
     needed = {key: value for key, value in own.items() if not key.endswith("num_batches_tracked")}
     problems = {
@@ -74,26 +79,9 @@ def fill(net: Network, weights: Weights) -> None:
             f"{weights.files[0]} does not hold the weights of backbone {net.name!r}: {lists}. Ask for the backbone of "
             "these weights, or give others."
         )
-    # computed before anything is changed: the metadata may be damaged
-    view, mean, std = weights.view or net.view, weights.triple("mean", net.mean), weights.triple("std", net.std)
+    entries = {key: weights.entry(key, getattr(net, key)) for key in ("view", "mean", "std")}
     net.core.load_state_dict(own | found)
-    net.view, net.mean, net.std, net.weights = view, mean, std, weights.digest
-
-
-def _under_own_keys(weights: Weights, own: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors by the network's own keys, without those of a classifier."""
-    found: dict[str, Tensor] = {}
-    for key, tensor in weights.tensors.items():
-        wrapped = None if key in own else _WRAPPERS.match(key)
-        name = key[wrapped.end() :] if wrapped else key
-        if name not in own and name.startswith(_HEADS):
-            continue
-        if name in found:
-            raise WeightsFileError(
-                f"{weights.files[0]} has two tensors for {shown(name)}: it holds more than one network."
-            )
-        found[name] = tensor
-    return found
+    net.view, net.mean, net.std, net.weights = *entries.values(), weights.digest
 
 
 def save_weights(
@@ -107,7 +95,7 @@ def save_weights(
     half: bool = True,
     max_bytes: int = MAX_BYTES,
 ) -> tuple[Path, ...]:
-    """Write weights as safetensors, with the metadata that ``create`` needs to restore the backbone.
+    """Write weights as safetensors, with the metadata for ``create`` to restore the backbone; return the files.
 
     Parameters
     ----------
@@ -122,11 +110,6 @@ def save_weights(
         Whether convolutions are stored as float16; normalisations are always float32.
     max_bytes : int
         The approximate size from which weights are split into shards.
-
-    Returns
-    -------
-    tuple of Path
-        The files that were written.
     """
     path = Path(path)
     if path.suffix != SAFETENSORS:
@@ -146,13 +129,17 @@ def save_weights(
     }
     if clash := own.keys() & about.keys():
         raise InputError(f"about has {listed(sorted(clash))}, which save_weights writes itself. Leave that out of it.")
-    shards = _shards(tensors, max_bytes)
+    shards: list[dict[str, Tensor]] = [{}]
+    for key, value in tensors.items():
+        if shards[-1] and sum(each.nbytes for each in shards[-1].values()) + value.nbytes > max_bytes:
+            shards.append({})
+        shards[-1][key] = value
     files = (path,) if len(shards) == 1 else shard_names(path, len(shards))
     with writing(path, error=WeightsFileError):
         for file, shard in zip(files, shards, strict=True):
             with replacing(file) as temporary:
                 temporary.write_bytes(_serialised(shard, own | about))
-        for old in {path, *chain.from_iterable(shards_of(path).values())}.difference(files):
+        for old in {path, *shards_of(path)}.difference(files):
             old.unlink(missing_ok=True)
     return files
 
@@ -173,13 +160,3 @@ def content_digest(tensors: dict[str, Tensor]) -> str:
     for key, value in tensors.items():
         digest.update(key.encode() + value.cpu().numpy().tobytes())
     return f"sha256:{digest.hexdigest()}"
-
-
-def _shards(tensors: dict[str, Tensor], max_bytes: int) -> list[dict[str, Tensor]]:
-    """The tensors in order, cut where a shard would grow too large."""
-    shards: list[dict[str, Tensor]] = [{}]
-    for key, value in tensors.items():
-        if shards[-1] and sum(each.nbytes for each in shards[-1].values()) + value.nbytes > max_bytes:
-            shards.append({})
-        shards[-1][key] = value
-    return shards

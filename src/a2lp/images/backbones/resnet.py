@@ -7,6 +7,7 @@ can be loaded.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 
 import torch
@@ -39,16 +40,10 @@ def resnet12_512(dropout: float = 0.0, drop_block: float = 0.0, ceil_pool: bool 
 
 
 class ResNet12(Network):
-    """Four blocks of three 3 x 3 convolutions, each halving the image.
+    """Four blocks of three 3 x 3 convolutions and 2 x 2 max-pooling, which rounds odd sizes up with ``ceil_pool``.
 
-    Parameters
-    ----------
-    widths : four ints
-        Channels of the blocks; the last is the number of features.
-    dropout, drop_block : float
-        Rate of dropout after blocks 1 and 2, and of 5 x 5 patches after blocks 3 and 4 (Ghiasi et al. 2018).
-    ceil_pool : bool
-        Whether half of an odd size is rounded up.
+    ``dropout`` is a rate after blocks 1 and 2; ``drop_block`` drops 5 x 5 patches after blocks 3 and 4 (Ghiasi et al.
+    2018).
     """
 
     def __init__(
@@ -118,12 +113,8 @@ class DropBlock(nn.Module):  # type: ignore[misc]
 class WideResNet(Network):
     """WideResNet-28-10: pre-activation units, 160-320-640 channels; features are not negative.
 
-    Parameters
-    ----------
-    stem_stride : int
-        1 as published, or 2, which takes a quarter of the time.
-    dropout : float
-        Rate between the convolutions of each unit.
+    ``stem_stride`` is 1 as published, or 2, which takes a quarter of the time; ``dropout`` is a rate between the
+    convolutions of each unit.
     """
 
     dim = 640
@@ -134,9 +125,9 @@ class WideResNet(Network):
         if stem_stride not in (1, 2):
             raise InputError(f"stem_stride={shown(stem_stride)} must be 1 (as published) or 2.")
         self.conv1 = nn.Conv2d(3, 16, 3, stride=stem_stride, padding=1, bias=False)
-        self.block1 = WideBlock(16, 160, 1, dropout)
-        self.block2 = WideBlock(160, 320, 2, dropout)
-        self.block3 = WideBlock(320, 640, 2, dropout)
+        self.block1 = _wide_block(16, 160, 1, dropout)
+        self.block2 = _wide_block(160, 320, 2, dropout)
+        self.block3 = _wide_block(320, 640, 2, dropout)
         self.bn1 = nn.BatchNorm2d(640)
         initialise(self, 0.0)
 
@@ -150,18 +141,10 @@ class WideResNet(Network):
         return super().pool(F.relu(self.bn1(x)))
 
 
-class WideBlock(nn.Module):  # type: ignore[misc]
+def _wide_block(n_in: int, n_out: int, stride: int, dropout: float) -> nn.Module:
     """Units of one width; the first may halve the image."""
-
-    def __init__(self, n_in: int, n_out: int, stride: int, dropout: float) -> None:
-        super().__init__()
-        first = Unit(n_in, n_out, stride, dropout)
-        self.layer = nn.Sequential(first, *(Unit(n_out, n_out, 1, dropout) for _ in range(WIDE_UNITS - 1)))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """From (b, n_in, h, w) to (b, n_out, h / stride, w / stride)."""
-        out: Tensor = self.layer(x)
-        return out
+    units = [Unit(n_in, n_out, stride, dropout), *(Unit(n_out, n_out, 1, dropout) for _ in range(WIDE_UNITS - 1))]
+    return nn.Sequential(OrderedDict(layer=nn.Sequential(*units)))
 
 
 class Unit(nn.Module):  # type: ignore[misc]

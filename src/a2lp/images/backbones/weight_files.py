@@ -16,9 +16,8 @@ from typing import Any
 from torch import Tensor
 
 from a2lp.checks import listed, shown
-from a2lp.errors import InputError, WeightsFileError
+from a2lp.errors import WeightsFileError
 from a2lp.files import exists, parse_json
-from a2lp.images.backbones.network import Triple
 from a2lp.images.view import View
 from a2lp.torch_files import SAFETENSORS, read_checkpoint, read_safetensors
 
@@ -37,31 +36,22 @@ class Weights:
     tensors: dict[str, Tensor]  # by the keys of the file
     about: dict[str, str]  # the metadata
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options of the network; none if the metadata has none."""
-        options = self._metadata("options", {})
-        if not isinstance(options, dict):
-            raise self.unusable("options")
-        return options
-
-    @property
-    def view(self) -> View | None:
-        """The view, if the metadata has one."""
+    def entry(self, key: str, default: Any) -> Any:
+        """``options``, ``view``, ``mean`` or ``std`` from the metadata; the default if it is not there."""
+        if key not in self.about:
+            return default
         try:
-            return View.parse(self.about["view"]) if "view" in self.about else None
-        except InputError as error:
-            raise self.unusable("view") from error
-
-    def triple(self, key: str, default: Triple) -> Triple:
-        """``mean`` or ``std``; the default if the metadata has none."""
-        try:
-            a, b, c = map(float, self._metadata(key, default))
+            if key == "view":
+                return View.parse(self.about[key])
+            value = parse_json(self.about[key], key)
+            if key == "options":
+                return dict(**value)
+            a, b, c = map(float, value)
+            if key == "std" and min(a, b, c) <= 0:
+                raise ValueError
+            return a, b, c
         except (TypeError, ValueError) as error:
             raise self.unusable(key) from error
-        if key == "std" and min(a, b, c) <= 0:
-            raise self.unusable(key)
-        return a, b, c
 
     def check_backbone(self, name: str) -> None:
         """Refuse the weights of another backbone."""
@@ -75,15 +65,9 @@ class Weights:
     def unusable(self, key: str) -> WeightsFileError:
         """The error for an entry of the metadata that cannot be used."""
         return WeightsFileError(
-            f"{self.files[0]}: its metadata says {key} = {shown(self.about[key])}, which cannot be used. Fetch or make "
+            f"{self.files[0]}: its metadata has {key} = {shown(self.about[key])}, which cannot be used. Fetch or make "
             "the file again."
         )
-
-    def _metadata(self, key: str, default: Any) -> Any:
-        try:
-            return parse_json(self.about[key], key) if key in self.about else default
-        except InputError as error:
-            raise self.unusable(key) from error
 
 
 def read_weights(path: str | Path) -> Weights:
@@ -100,7 +84,17 @@ def read_weights(path: str | Path) -> Weights:
                 )
             tensors, about = tensors | shard, metadata
     else:
-        tensors = _state_dict(files[0])
+        content = read_checkpoint(files[0], "a checkpoint that torch.save wrote", "Fetch or make it again.")
+        for wrapper in ("state_dict", "state"):
+            if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
+                content = content[wrapper]
+        if not isinstance(content, dict) or not content or not all(isinstance(x, Tensor) for x in content.values()):
+            kind = f"a dict of {listed(content)}" if isinstance(content, dict) else f"a {type(content).__name__}"
+            raise WeightsFileError(
+                f"{files[0]}: expected a state dict {{key: tensor}}, alone or under `state_dict` or `state`; found "
+                f"{kind}."
+            )
+        tensors = {str(key): tensor for key, tensor in content.items()}
         about = _LR_ICI_2 if any("clasifier." in key for key in tensors) else {}
     digest = hashlib.sha256()
     for file in files:
@@ -115,33 +109,29 @@ def shard_names(path: Path, total: int) -> tuple[Path, ...]:
     return tuple(path.with_name(f"{stem}-{i + 1:05}-of-{total:05}{SAFETENSORS}") for i in range(total))
 
 
-def shards_of(path: Path) -> dict[int, set[Path]]:
-    """The existing shards of weights with the name ``path``, by how many there should be."""
-    found: dict[int, set[Path]] = {}
-    for file in path.parent.iterdir() if path.parent.is_dir() else ():
-        match = _SHARD.fullmatch(file.name)
-        if match and match[1] == path.name.removesuffix(SAFETENSORS):
-            found.setdefault(int(match[3]), set()).add(file)
-    return found
+def shards_of(path: Path) -> dict[Path, int]:
+    """The existing shards of weights with the name ``path``, each with the number of shards that there should be."""
+    matches = {file: _SHARD.fullmatch(file.name) for file in (path.parent.iterdir() if path.parent.is_dir() else ())}
+    stem = path.name.removesuffix(SAFETENSORS)
+    return {file: int(match[3]) for file, match in matches.items() if match and match[1] == stem}
 
 
 def _files(path: Path) -> tuple[Path, ...]:
     """The file of this name, or all its shards."""
-    if match := _SHARD.fullmatch(path.name):
-        files = shard_names(path.with_name(match[1]), int(match[3]))
-    elif exists(path) and not path.is_dir():
+    match = _SHARD.fullmatch(path.name)
+    if match is None and exists(path) and not path.is_dir():
         return (path,)
-    elif totals := sorted(shards_of(path)):
-        if len(totals) > 1:
-            numbers = " and ".join(map(str, totals))
-            raise WeightsFileError(f"{path} was saved in {numbers} shards. Name the first shard of those you want.")
-        files = shard_names(path, totals[0])
-    else:
+    totals = [int(match[3])] if match else sorted(set(shards_of(path).values()))
+    if len(totals) > 1:
+        numbers = " and ".join(map(str, totals))
+        raise WeightsFileError(f"{path} was saved in {numbers} shards. Name the first shard of those you want.")
+    if not totals:
         found = "is a folder" if path.is_dir() else "does not exist"
         raise WeightsFileError(
             f"{path} {found}; expected a file of weights: {SAFETENSORS} (or the name that its shards have in common), "
             ".pth, .tar, .pt."
         )
+    files = shard_names(path.with_name(match[1]) if match else path, totals[0])
     missing = [file.name for file in files if not file.exists()]
     if missing or not files:
         raise WeightsFileError(
@@ -149,17 +139,3 @@ def _files(path: Path) -> tuple[Path, ...]:
             "there."
         )
     return files
-
-
-def _state_dict(path: Path) -> dict[str, Tensor]:
-    """The state dict of a pickled checkpoint."""
-    content = read_checkpoint(path, "a checkpoint that torch.save wrote", "Fetch or make it again.")
-    for wrapper in ("state_dict", "state"):
-        if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
-            content = content[wrapper]
-    if not isinstance(content, dict) or not content or not all(isinstance(value, Tensor) for value in content.values()):
-        found = f"a dict of {listed(map(str, content))}" if isinstance(content, dict) else f"a {type(content).__name__}"
-        raise WeightsFileError(
-            f"{path}: expected a state dict {{key: tensor}}, alone or under `state_dict` or `state`; found {found}."
-        )
-    return {str(key): tensor for key, tensor in content.items()}

@@ -27,12 +27,7 @@ _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 def decode(encoded: bytes | memoryview, file: str) -> Pixels:
     """The pixels of an encoded image as uint8 (h, w, 3), rotated by its EXIF orientation.
 
-    Parameters
-    ----------
-    encoded : bytes
-        The whole file: JPEG, PNG, GIF, BMP, WebP, TIFF or PPM. Of several frames, the first is decoded.
-    file : str
-        Its name in error messages.
+    Of several frames, the first is decoded. ``file`` is the name of the image in error messages.
     """
     limit = Image.MAX_IMAGE_PIXELS
     rule = f"(at most {limit} are decoded, since a small file can claim enough to fill all memory)"

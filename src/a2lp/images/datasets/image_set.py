@@ -35,10 +35,8 @@ class ImageSet:
     ----------
     name : str
         The name of the set in reports.
-    labels : array (N,) or None
-        Positions in ``classes``; None for images without labels.
-    classes : tuple of str or None
-        Class names; ``load`` sorts them.
+    labels, classes : array (N,) and tuple of str, or None
+        Class names, sorted by ``load``, and the position of each image's class; None for images without labels.
     files : tuple of str
         A unique key for each image: the path under the set's root, with forward slashes.
     source : Source
@@ -101,26 +99,18 @@ class ImageSet:
         on_corrupt: OnCorrupt = "refuse",
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[Pixels, NDArray]:
-        """Decode, resize and crop some images, all of which are held in memory.
+        """Pixels (n, size, size, 3) of some images, all held in memory, and their rows without those skipped (n,).
 
         Parameters
         ----------
-        rows : sequence of int
-            The rows of the images.
-        view : View
-            The size and crop.
+        rows, view
+            The rows of the images, and their size and crop.
         workers : int
             Threads that decode.
         on_corrupt : {"refuse", "skip"}
             Whether an image that cannot be decoded raises ``CorruptImageError`` or is left out.
         progress : callable, optional
             Called with the number of images done and their total.
-
-        Returns
-        -------
-        pixels : uint8 array (n, size, size, 3)
-        kept : int array (n,)
-            Their rows; all of ``rows`` unless some were skipped.
         """
         require_name("choice for corrupt images", on_corrupt, ("refuse", "skip"))
         require_whole("workers", workers, 1, "It is the number of threads that decode.")

@@ -41,8 +41,8 @@ def _class_folders(train: str, val: str, test: str) -> str:
     return f"train/{train}/*.jpg, ...\nval/{val}/*.jpg, ...\ntest/{test}/*.jpg, ..."
 
 
-_CIFAR_FOLDERS = "data/apple/*.png, data/aquarium_fish/*.png, ..."
-_CIFAR_PICKLES = "train, test, meta                       the pickles of cifar-100-python"
+_CIFAR = "data/apple/*.png, data/aquarium_fish/*.png, ..."
+_PICKLES = "train, test, meta                       the pickles of cifar-100-python"
 _TABLES = "train.csv, val.csv, test.csv            columns filename,label"
 _PACKS = "*.npz                                   packs: data, offsets, labels, classes, names, split"
 _CUB_FOLDERS = "001.Black_footed_Albatross/*.jpg, ..."
@@ -63,19 +63,13 @@ TREES: dict[str, tuple[str, ...]] = {
     ),
     "cub": (f"CUB_200_2011/images/{_CUB_FOLDERS}", _CUB_FOLDERS, _PACKS),
     "cifar_fs": (
-        f"{_CIFAR_FOLDERS}\nsplits/bertinetto/{{train,val,test}}.txt",
+        f"{_CIFAR}\nsplits/bertinetto/{{train,val,test}}.txt",
         "CIFAR_FS_{train,val,test}.pickle",
-        _CIFAR_PICKLES,
+        _PICKLES,
         _class_folders("apple", "beaver", "baby"),
         _PACKS,
     ),
-    "fc100": (
-        _CIFAR_FOLDERS,
-        "FC100_{train,val,test}.pickle",
-        _CIFAR_PICKLES,
-        _class_folders("apple", "bear", "baby"),
-        _PACKS,
-    ),
+    "fc100": (_CIFAR, "FC100_{train,val,test}.pickle", _PICKLES, _class_folders("apple", "bear", "baby"), _PACKS),
 }
 TREES["cub_easyfsl"] = TREES["cub"]
 ANY = (

@@ -28,7 +28,10 @@ PathLike = str | Path
 
 
 def load(path: PathLike | Sequence[PathLike], split: str | None = None, *, dataset: str | None = None) -> ImageSet:
-    """Find the images of a dataset on disk.
+    """Find the images of a dataset on disk; they are decoded when they are read.
+
+    An unknown layout raises a DatasetError that shows the expected and the actual tree. Classes of the standard split
+    that are missing cause a warning.
 
     Parameters
     ----------
@@ -39,21 +42,6 @@ def load(path: PathLike | Sequence[PathLike], split: str | None = None, *, datas
     dataset : str, optional
         mini_imagenet, tiered_imagenet, cub, cub_easyfsl, cifar_fs or fc100. With it, classes and splits are compared
         with the standard ones. Needed to load a split of a folder that has none itself.
-
-    Returns
-    -------
-    ImageSet
-        Images are decoded when they are read.
-
-    Raises
-    ------
-    DatasetError
-        For an unknown layout; the message shows the expected and the actual tree.
-
-    Warns
-    -----
-    A2LPWarning
-        If classes of the standard split are missing.
 
     Notes
     -----
@@ -144,7 +132,17 @@ def _rows(root: Path, table: ImageTable, split: str | None, known: Standard | No
         raise layout_error(root, "its images lie in no class folders, so their classes are unknown.", known)
     if table.splits is not None:
         if known is not None and table.standard_names:
-            _compare(root, set(zip(table.classes, table.splits, strict=True)), known)
+            split_of = known.split_of()
+            for name, there in sorted(set(zip(table.classes, table.splits, strict=True))):
+                if split_of.get(name) != there:  # results could not be compared with others
+                    right = f"is a {split_of[name]} class" if name in split_of else "is no class"
+                    raise layout_error(
+                        root,
+                        f"class {shown(name)} is in {there[:80]} here and {right} of {known.title}. Leave the dataset "
+                        "out to use the splits that are here, or give the folder of its class folders to use the "
+                        "standard ones.",
+                        known,
+                    )
         rows = every if split is None else np.flatnonzero(np.array(table.splits) == split)
     elif known is not None:
         wanted = set(known.split_of()) if split is None else set(known.classes[split])
@@ -174,17 +172,3 @@ def _rows(root: Path, table: ImageTable, split: str | None, known: Standard | No
                 stacklevel=3,
             )
     return rows
-
-
-def _compare(root: Path, pairs: set[tuple[str, str]], known: Standard) -> None:
-    """Refuse classes with their splits that are not the standard ones: results could not be compared with others."""
-    split_of = known.split_of()
-    for name, split in sorted(pairs):
-        if split_of.get(name) != split:
-            right = f"is a {split_of[name]} class" if name in split_of else "is no class"
-            raise layout_error(
-                root,
-                f"class {shown(name)} is in {split[:80]} here and {right} of {known.title}. Leave the dataset out to "
-                "use the splits that are here, or give the folder of its class folders to use the standard ones.",
-                known,
-            )

@@ -123,9 +123,7 @@ class Mosaics:
         return hashlib.sha256(self._hashes[mosaic] + where).hexdigest()
 
     def _mosaic(self, index: int) -> Pixels:
-        with self._lock:
-            lock = self._locks.setdefault(index, threading.Lock())
-        with lock:  # so that two threads never decode the same mosaic
+        with self._locks.setdefault(index, threading.Lock()):  # so that two threads never decode the same mosaic
             with self._lock:
                 if index in self._kept:
                     self._kept.move_to_end(index)

@@ -23,22 +23,12 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Standard:
-    """A benchmark and its classes for training, validation and test.
-
-    Attributes
-    ----------
-    name, title : str
-        Its name in code and in papers.
-    classes : dict of str to tuple of str
-        The classes of ``train``, ``val`` and ``test``, named as their image folders are.
-    names : dict of str to str
-        The names in words of classes that are called by their ImageNet number.
-    """
+    """A benchmark and its classes for training, validation and test."""
 
     name: str
-    title: str
-    classes: dict[str, tuple[str, ...]]
-    names: dict[str, str]
+    title: str  # the name in papers
+    classes: dict[str, tuple[str, ...]]  # of each split, named as their image folders are
+    names: dict[str, str]  # in words, of classes that are called by their ImageNet number
 
     def split_of(self) -> dict[str, str]:
         """The split of each class."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -120,7 +119,7 @@ def read(
 def finished(out: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
     """The record of this run if it is finished; InputError if the folder has files of another run."""
     path, whole = out / RECORD, out / WEIGHTS
-    weights = [file for file in (whole, *chain.from_iterable(shards_of(whole).values())) if exists(file)]
+    weights = [file for file in (whole, *shards_of(whole)) if exists(file)]
     if exists(path):
         record = read_record(path)
         _same_run(path, record, identity)

@@ -18,37 +18,27 @@ RECIPES: dict[str, dict[str, Any]] = {
     # S2M2, the defaults: manifold mixup on one part of the batch, four rotations of each image of the other part
     "s2m2": {},
     # LR+ICI: cross-entropy alone, the learning rate divided by ten after each quarter
-    "plain": {
-        "batch": 64,
-        "rotated": 0,
-        "mixup": 0.0,
-        "weight_decay": 1e-4,
-        "smoothing": 0.0,
-        "average": 0.0,
-        "schedule": "step",
-        "warmup": 0,
-    },
+    "plain": {"batch": 64, "rotated": 0, "weight_decay": 1e-4, "schedule": "step", "warmup": 0}
+    | dict.fromkeys(("mixup", "smoothing", "average"), 0.0),
 }
 # names of settings and entries in files of earlier versions
 _FORMER_NAMES = {"looks": "evaluations", "look_tasks": "evaluation_tasks", "look_images": "evaluation_images"}
 
 _OPTIONAL = ("dataset", "teacher", "epochs", "minutes", "crop_area")  # None if they are not given
 _MANY = 10**6
-_WHOLE: tuple[tuple[tuple[str, ...], int, int], ...] = (  # least and most
-    (("batch", "evaluations", "evaluation_tasks"), 1, _MANY),
-    (("evaluation_images",), 20, _MANY),
-    (("rotated", "recalibrate"), 0, _MANY),
-    (("warmup",), 0, 10**9),
-    (("shift",), 0, 10**4),
-    (("size",), 1, 10**4),
-    (("seed",), 0, 2**63 - 1),
-)
-_NUMBERS: tuple[tuple[tuple[str, ...], str, Callable[[float], bool]], ...] = (
-    (("epochs", "minutes"), "above 0, at most a million", lambda x: 0 < x <= _MANY),
-    (("lr", "distil_temperature"), "above 0, below 1e38", lambda x: 0 < x < 1e38),
-    (("stop", "momentum", "distil_weight"), "above 0, at most 1", lambda x: 0 < x <= 1),
-    (("smoothing", "jitter", "weight_decay"), "of at least 0, below 1", lambda x: 0 <= x < 1),
-    (("mixup", "rotation_weight", "checkpoint_seconds"), "of at least 0, below 1e38", lambda x: 0 <= x < 1e38),
+_RULES: tuple[tuple[tuple[str, ...], str, Callable[[Any], bool]], ...] = (
+    (("batch", "evaluations", "evaluation_tasks"), "whole number from 1 to a million", lambda x: 1 <= x <= _MANY),
+    (("rotated", "recalibrate"), "whole number from 0 to a million", lambda x: 0 <= x <= _MANY),
+    (("evaluation_images",), "whole number from 20 to a million", lambda x: 20 <= x <= _MANY),
+    (("warmup",), "whole number from 0 to a billion", lambda x: 0 <= x <= 10**9),
+    (("shift",), "whole number from 0 to 10000", lambda x: 0 <= x <= 10**4),
+    (("size",), "whole number from 1 to 10000", lambda x: 1 <= x <= 10**4),
+    (("seed",), "whole number from 0 to 2**63 - 1", lambda x: 0 <= x < 2**63),
+    (("epochs", "minutes"), "number above 0, at most a million", lambda x: 0 < x <= _MANY),
+    (("lr", "distil_temperature"), "number above 0, below 1e38", lambda x: 0 < x < 1e38),
+    (("stop", "momentum", "distil_weight"), "number above 0, at most 1", lambda x: 0 < x <= 1),
+    (("smoothing", "jitter", "weight_decay"), "number of at least 0, below 1", lambda x: 0 <= x < 1),
+    (("mixup", "rotation_weight", "checkpoint_seconds"), "number of at least 0, below 1e38", lambda x: 0 <= x < 1e38),
 )
 
 
@@ -65,54 +55,42 @@ class TrainConfig:
     ----------
     name, backbone, recipe : str
         The name of the run in records, the network, and ``s2m2`` or ``plain``.
-    kept : View
-        The size of base images on the device, from which augmentation crops.
-    size : int
-        The side of the network's input in training.
+    kept, size : View, int
+        The size of base images on the device, from which augmentation crops, and the side of the network's input.
     views : tuple of View
         Candidates for embedding. Evaluations use the first; the best of all is chosen at the end.
     dataset : str, optional
         A benchmark, whose standard splits are used instead of the data's own.
-    options : dict
-        Options of the network, such as ``{"stem_stride": 2}``.
-    mean, std : (float, float, float)
-        Of the pixels in 0..1, for normalisation.
+    options, mean, std
+        Of the network: options such as ``{"stem_stride": 2}``, and the normalisation of pixels in 0..1.
     epochs, minutes : float, optional
         The length of the schedule: one of the two. An epoch draws every base image once (its rotations count once).
     stop : float
         The part of the schedule to run: some datasets are at their best long before the rate reaches zero.
     batch, rotated : int
         Images of a step, and the number of further images that are shown in all four rotations.
-    mixup : float
-        Parameter of the Beta distribution of manifold mixup; 0 for none.
-    rotation_weight : float
-        Weight of the loss of predicting the rotation.
+    mixup, rotation_weight : float
+        Parameter of the Beta distribution of manifold mixup (0 for none), and weight of the loss of rotations.
     teacher : str, optional
         Weights of a trained network of the same backbone, for self-distillation.
     distil_weight, distil_temperature : float
         With a teacher: the weight of its soft predictions in the loss of the classes, and their temperature.
-    lr, momentum, weight_decay, warmup, schedule
-        SGD with Nesterov momentum; decay of parameters with two axes or more; ``warmup`` in steps.
-    smoothing : float
-        Label smoothing of the classes.
+    lr, momentum, weight_decay, warmup, schedule, smoothing
+        SGD with Nesterov momentum; decay of parameters with two axes or more; ``warmup`` in steps; label smoothing.
     average : tuple of float
         Decays of exponential averages of the weights; each evaluation uses the best one. 0 for none.
     crop_area, crop_aspect : (float, float), optional
         Ranges of random crops: the part of the image's area, and width over height.
-    shift : int
-        Without ``crop_area``: random shifts of a ``size`` x ``size`` window, in pixels of ``kept``.
-    jitter : float
-        Strength of random brightness, contrast and saturation.
+    shift, jitter : int, float
+        Without ``crop_area``, random shifts in pixels of ``kept``; strength of random colours.
     evaluations, evaluation_tasks, evaluation_images : int
         The number of evaluations on validation classes, of tasks in each, and of images of a class at most.
     recalibrate : int
         Batches to recompute batch norm statistics with at each evaluation; the better of both is kept. 0 for none.
     checkpoint_seconds : float
         The time between checkpoints.
-    precision : str
-        ``bfloat16``, ``float32``, or ``auto``: the former on a GPU.
-    seed : int
-        Of the weights, batches, augmentation and validation tasks.
+    precision, seed : str, int
+        ``bfloat16``, ``float32``, or ``auto`` (the former on a GPU); the seed of all random numbers.
     """
 
     name: str
@@ -230,7 +208,18 @@ def _check(config: TrainConfig) -> None:
             raise InputError(f"options has {name!r}, which is a setting of the run itself. Give it beside options.")
     require_name("schedule", config.schedule, ("cosine", "step"))
     require_name("precision", config.precision, ("auto", "float32", "bfloat16"))
-    _check_numbers(config)
+    given = {name: value for name, value in vars(config).items() if value is not None or name not in _OPTIONAL}
+    for names, rule, holds in _RULES:
+        kinds = int if rule.startswith("whole") else int | float
+        for name in names:
+            if name in given and not (_is_number(given[name], kinds) and holds(given[name])):
+                raise InputError(f"{name}={shown(given[name])} must be a {rule}.")
+    for name, length in (("mean", 3), ("std", 3), ("crop_area", 2), ("crop_aspect", 2)):
+        value, sign = getattr(config, name), "" if name == "mean" else "positive "
+        if name in given and not (_are_numbers(value) and len(value) == length and (not sign or min(value) > 0)):
+            raise InputError(f"{name}={shown(value)} must be {length} {sign}numbers.")
+    if not _are_numbers(config.average) or not all(0 <= decay < 1 for decay in config.average):
+        raise InputError(f"average={shown(list(config.average))} must be numbers of at least 0, below 1, as 0.999.")
     if config.crop_area is None and config.size > config.kept.output:
         raise InputError(
             f"size={config.size} is more than the {config.kept.output} pixels kept; without crop_area, windows of "
@@ -238,29 +227,8 @@ def _check(config: TrainConfig) -> None:
         )
 
 
-def _check_numbers(config: TrainConfig) -> None:
-    given = {name: value for name, value in vars(config).items() if value is not None or name not in _OPTIONAL}
-    for names, least, most in _WHOLE:
-        for name in names:
-            value = given[name]
-            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-                raise InputError(f"{name}={shown(value)} must be a whole number. Give one of {least} to {most}.")
-    for names, rule, holds in _NUMBERS:
-        for name in names:
-            if name in given and not (_is_number(given[name]) and holds(given[name])):
-                raise InputError(f"{name}={shown(given[name])} must be a number {rule}.")
-    for name, length in (("mean", 3), ("std", 3), ("crop_area", 2), ("crop_aspect", 2)):
-        value, sign = getattr(config, name), "" if name == "mean" else "positive "
-        if name in given and not (_are_numbers(value) and len(value) == length and (not sign or min(value) > 0)):
-            raise InputError(f"{name}={shown(value)} must be {length} {sign}numbers.")
-    if not _are_numbers(config.average) or not all(0 <= decay < 1 for decay in config.average):
-        raise InputError(
-            f"average={shown(list(config.average))} must be numbers of at least 0, below 1. Give one, such as 0.999."
-        )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+def _is_number(value: Any, kinds: Any = int | float) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool) and abs(value) < 1e300
 
 
 def _are_numbers(values: Any) -> bool:

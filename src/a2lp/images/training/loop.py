@@ -36,10 +36,8 @@ class Report:
 
     Attributes
     ----------
-    done : float
-        The part of the run that is done, 0 to 1.
-    seconds, images : float, int
-        Seconds of training and images through the network so far, with those before a kill.
+    done, seconds, images : float, float, int
+        The part of the run that is done (0 to 1), its seconds of training and images so far, before kills too.
     evaluation : Evaluation or None
         The new evaluation, if any.
     note : str or None
@@ -59,14 +57,10 @@ class TrainResult:
 
     Attributes
     ----------
-    weights : Path
-        The safetensors file, with view and normalisation.
-    view : View
-        The view that is best on validation classes.
-    evaluations : tuple of Evaluation
-        The validation curve.
-    record : dict
-        The content of ``record.json``.
+    weights, view : Path, View
+        The safetensors file, and the view that is best on validation classes.
+    evaluations, record : tuple of Evaluation, dict
+        The validation curve, and the content of ``record.json``.
     """
 
     weights: Path
@@ -196,12 +190,12 @@ def _train(
     net = run.averages[0].net
     net.load_state_dict(state.best_state)
     views = {} if run.validation is None else {view: run.accuracy(net, view) for view in config.views}
-    view = max(views, key=lambda view: views[view].score) if views else config.views[0]
+    view = max(views, key=lambda view: sum(views[view])) if views else config.views[0]
     about = {"run": config.name, "recipe": config.recipe, "base": identity["data"]["base"]}
     save_weights(net, out / checkpoint.WEIGHTS, about=about, view=view, mean=config.mean, std=config.std)
     return {
         "view": str(view),
-        "views": {str(view): asdict(accuracy) for view, accuracy in views.items()},
+        "views": {str(view): {"one": one, "five": five} for view, (one, five) in views.items()},
         "best": asdict([evaluation for evaluation in state.evaluations if evaluation.best][-1]),
         "evaluations": [asdict(evaluation) for evaluation in state.evaluations],
         "seconds": round(state.seconds, 2),
@@ -236,8 +230,7 @@ def _loop(run: Run, state: RunState, save: Callable[[], None], progress: Callabl
             # the time for saving counts with the next step: an evaluation may be due by then
             saved = time.perf_counter() - began
         if evaluation is not None or state.seconds - reported >= _REPORT_SECONDS:
-            reported = state.seconds
-            images = state.step * config.images_per_step
+            reported, images = state.seconds, state.step * config.images_per_step
             progress(Report(min(1.0, done / config.stop), state.seconds, images, evaluation))
 
 
@@ -251,27 +244,18 @@ def evaluate(run: Run, state: RunState, lr: float) -> Evaluation:
             f"the loss is {loss} after step {state.step}: training has diverged at lr={run.config.lr}. Lower lr, or "
             "raise warmup."
         )
-    accuracy, statistics, best, decay = None, "averaged", True, run.averages[0].decay
+    one_shot, five_shot, batch_norm, best, decay = None, None, "averaged", True, run.averages[0].decay
     if run.validation is None:
         state.best_state = run.averages[0].state()
     else:
-        accuracy, decay, statistics, weights = max(run.candidates(state.step), key=lambda found: found[0].score)
-        best = state.best_score is None or accuracy.score > state.best_score
+        candidates = run.candidates(state.step)
+        (one_shot, five_shot), decay, batch_norm, weights = max(candidates, key=lambda candidate: sum(candidate[0]))
+        best = state.best_score is None or one_shot + five_shot > state.best_score
         if best:
-            state.best_score, state.best_state = accuracy.score, weights
-    evaluation = Evaluation(
-        step=state.step,
-        epoch=round(state.step / run.steps_per_epoch, 2),
-        seconds=round(state.seconds, 2),
-        images=state.step * run.config.images_per_step,
-        loss=loss,
-        lr=lr,
-        one_shot=None if accuracy is None else accuracy.one,
-        five_shot=None if accuracy is None else accuracy.five,
-        batch_norm=statistics,
-        best=best,
-        decay=decay,
-    )
+            state.best_score, state.best_state = one_shot + five_shot, weights
+    epoch, seconds = round(state.step / run.steps_per_epoch, 2), round(state.seconds, 2)
+    images = state.step * run.config.images_per_step
+    evaluation = Evaluation(state.step, epoch, seconds, images, loss, lr, one_shot, five_shot, batch_norm, best, decay)
     state.evaluations.append(evaluation)
     return evaluation
 

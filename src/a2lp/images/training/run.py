@@ -20,7 +20,8 @@ from a2lp.images.datasets import ImageSet
 from a2lp.images.training.augment import Normalise, augment
 from a2lp.images.training.config import TrainConfig
 from a2lp.images.training.recipes import Batch, Classifier, Teacher, assemble, draw_mix, loss
-from a2lp.images.training.validate import Accuracy, Validation
+from a2lp.images.training.validate import Validation
+from a2lp.images.view import View
 from a2lp.torch_files import check_like, restore_optimizer
 
 _LOG = logging.getLogger(__name__)
@@ -96,13 +97,23 @@ class Run:
         _try_sizes(net, config)
         self.model = Classifier(net, len(classes)).to(device, memory_format=torch.channels_last)
         self.averages = [Average(net, decay) for decay in config.average]
-        self.optimizer = _sgd(self.model, config, device)
+        parameters = list(self.model.parameters())
+        decayed = {"params": [p for p in parameters if p.ndim > 1], "weight_decay": config.weight_decay}
+        others = {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0}
+        settings = {"lr": config.lr, "momentum": config.momentum, "fused": device.type == "cuda"}
+        self.optimizer = torch.optim.SGD([decayed, others], nesterov=True, **settings)
         self.normalise = Normalise(config, device)
         self.validation = None if val is None else Validation(val, config, device, workers)
         self.pixels = torch.from_numpy(base.pixels(config.kept, workers)).to(device)
         self.labels = torch.from_numpy(labels.astype(np.int64)).to(device)
         self.loss_sum = torch.zeros((), device=device)
-        self.teacher = self._make_teacher(len(classes)) if config.teacher else None
+        self.teacher = None
+        if config.teacher is not None:  # with class means over all base images, augmented once
+            self._seed(_TEACHER, 0)
+            rows = torch.arange(len(self.labels), device=self.device).split(_TEACHER_BATCH)
+            images = (self.normalise(augment(self.pixels[some], self.config, self.generator)) for some in rows)
+            labelled = zip(images, (self.labels[some] for some in rows), strict=True)
+            self.teacher = Teacher(config, labelled, len(classes))
         self.bfloat16 = config.precision == "bfloat16" or (config.precision == "auto" and device.type == "cuda")
 
     def step(self, step: int, lr: float) -> None:
@@ -139,8 +150,8 @@ class Run:
             buffer.copy_(value)
         return note
 
-    def candidates(self, step: int) -> Iterator[tuple[Accuracy, float, str, State]]:
-        """Accuracy, decay, batch norm and weights of each average, with averaged and recalibrated batch norm."""
+    def candidates(self, step: int) -> Iterator[tuple[tuple[float, float], float, str, State]]:
+        """Accuracies, decay, batch norm and weights of each average, with averaged and recalibrated batch norm."""
         view = self.config.views[0]
         for average in self.averages:
             averaged = average.state()
@@ -151,8 +162,8 @@ class Run:
                 yield self.accuracy(average.net, view), average.decay, "recalibrated", average.state()
                 average.net.load_state_dict(averaged)
 
-    def accuracy(self, net: nn.Module, view: Any) -> Accuracy:
-        """Accuracy of a network on validation classes."""
+    def accuracy(self, net: nn.Module, view: View) -> tuple[float, float]:
+        """Accuracy of a network on validation classes, in percent, at one shot and at five."""
         assert self.validation is not None
         with self._autocast():
             return self.validation.accuracy(net, view)
@@ -176,19 +187,16 @@ class Run:
         self.loss_sum.copy_(tensors["loss_sum"])
 
     def _batch(self, step: int) -> Batch:
-        rows = self._rows(step)
-        self._seed(_STEP, step)
-        images = self.normalise(augment(self.pixels[rows], self.config, self.generator))
-        mix = draw_mix(self.config, step, len(self.model.stages))
-        return assemble(images, self.labels[rows], self.config, mix)
-
-    def _rows(self, step: int) -> Tensor:
-        """The next images in the random order of this epoch; a remainder at its end is not drawn."""
+        """The next images in the random order of an epoch; a remainder at its end is not drawn."""
         epoch, place = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             self._seed(_EPOCH, epoch)
             self._order = (epoch, torch.rand(len(self.labels), device=self.device, generator=self.generator).argsort())
-        return self._order[1][place * self.config.drawn : (place + 1) * self.config.drawn]
+        rows = self._order[1][place * self.config.drawn : (place + 1) * self.config.drawn]
+        self._seed(_STEP, step)
+        images = self.normalise(augment(self.pixels[rows], self.config, self.generator))
+        mix = draw_mix(self.config, step, len(self.model.stages))
+        return assemble(images, self.labels[rows], self.config, mix)
 
     def _plain_batches(self, step: int) -> Iterator[Tensor]:
         """Augmented images, neither mixed nor rotated."""
@@ -205,13 +213,6 @@ class Run:
                 with torch.no_grad():
                     soft = self.teacher.logits(batch.images, batch.mix)
             return loss(self.model, batch, self.config, soft)
-
-    def _make_teacher(self, n_classes: int) -> Teacher:
-        """The teacher, with class means over all base images, augmented once."""
-        self._seed(_TEACHER, 0)
-        rows = torch.arange(len(self.labels), device=self.device).split(_TEACHER_BATCH)
-        images = (self.normalise(augment(self.pixels[some], self.config, self.generator)) for some in rows)
-        return Teacher(self.config, zip(images, (self.labels[some] for some in rows), strict=True), n_classes)
 
     def _warm_up(self) -> None:
         batch = self._batch(0)
@@ -248,10 +249,3 @@ def _try_sizes(net: nn.Module, config: TrainConfig) -> None:
                 f"{config.backbone} with options={shown(config.options)} cannot take {what}, {side} x {side} pixels "
                 f"({reason(error)}). Choose another size, or other options."
             ) from error
-
-
-def _sgd(model: Classifier, config: TrainConfig, device: torch.device) -> torch.optim.Optimizer:
-    decayed = [parameter for parameter in model.parameters() if parameter.ndim > 1]
-    others = [parameter for parameter in model.parameters() if parameter.ndim <= 1]
-    groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=True, fused=device.type == "cuda")

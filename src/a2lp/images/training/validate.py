@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,26 +23,18 @@ _FORWARD = 512  # images through the network at once
 _TASKS = 100  # tasks scored at once
 
 
-@dataclass(frozen=True)
-class Accuracy:
-    """Accuracy in percent at one shot and at five."""
-
-    one: float
-    five: float
-
-    @property
-    def score(self) -> float:
-        """The criterion for weights and views."""
-        return self.one + self.five
-
-
 class Validation:
     """Few-shot tasks of validation classes, the same at every evaluation."""
 
     def __init__(self, images: ImageSet, config: TrainConfig, device: torch.device, workers: int) -> None:
         if images.labels is None:
             raise InputError(f"{images.name!r} has no labels; validation needs the class of each image.")
-        rows = _some_of_each(images.labels, config.evaluation_images, config.seed)
+        # at most so many images of each class, chosen at random
+        order = np.random.default_rng(config.seed).permutation(len(images))
+        by_class = order[np.argsort(images.labels[order], kind="stable")]
+        starts = np.unique(images.labels[by_class], return_index=True)[1]
+        place = np.arange(len(images)) - np.repeat(starts, np.diff([*starts, len(images)]))
+        rows = np.sort(by_class[place < config.evaluation_images])
         self.images, labels = images.select(rows), images.labels[rows]
         self.device, self.workers = device, workers
         sizes: dict[str, Any] = {"n_tasks": config.evaluation_tasks, "class_names": images.classes}
@@ -51,11 +42,12 @@ class Validation:
         self.normalise = Normalise(config, device)
         self._pixels = (config.views[0], self._read(config.views[0]))
 
-    def accuracy(self, net: nn.Module, view: View) -> Accuracy:
-        """Accuracy of a network in eval mode, of L2-normalised features averaged over the image and its mirror."""
+    def accuracy(self, net: nn.Module, view: View) -> tuple[float, float]:
+        """Accuracy in percent of a network in eval mode at one shot and at five."""
         first, pixels = self._pixels
         features = embed(net, pixels if view == first else self._read(view), self.normalise)
-        return Accuracy(*(nearest_mean(features, tasks) for tasks in self.tasks))
+        one, five = (nearest_mean(features, tasks) for tasks in self.tasks)
+        return one, five
 
     def _read(self, view: View) -> Tensor:
         return torch.from_numpy(self.images.pixels(view, self.workers)).to(self.device)
@@ -83,12 +75,3 @@ def nearest_mean(features: Tensor, tasks: TaskList) -> float:
         scores = 2 * queries @ means.mT - means.square().sum(2)[:, None, :]  # -|x - w|^2 + |x|^2
         correct += (scores.argmax(2) == labels).sum()
     return 100 * float(correct) / tasks.query.size
-
-
-def _some_of_each(labels: np.ndarray[Any, Any], most: int, seed: int) -> np.ndarray[Any, Any]:
-    """Rows of at most ``most`` images of each class, chosen at random, in order."""
-    order = np.random.default_rng(seed).permutation(len(labels))
-    by_class = order[np.argsort(labels[order], kind="stable")]
-    starts = np.unique(labels[by_class], return_index=True)[1]
-    place = np.arange(len(labels)) - np.repeat(starts, np.diff([*starts, len(labels)]))
-    return np.sort(by_class[place < most])
