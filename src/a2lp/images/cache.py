@@ -1,8 +1,7 @@
 """A cache of vectors on disk: a folder for each recipe (backbone, weights, view, ...), with shards of vectors inside.
 
-Within a folder, vectors are looked up by the digest of their image. Shards are renamed into place and never changed, so
-a kill leaves complete shards only, and several programs may write at once. Any part of the cache may be deleted at any
-time: its vectors are then computed again.
+Shards are renamed into place and never changed, so a kill leaves complete shards only, and several programs may write
+at once. Any part of the cache may be deleted at any time: its vectors are then computed again.
 """
 
 from __future__ import annotations
@@ -26,9 +25,7 @@ NDArray = np.ndarray[Any, Any]
 # A kill loses this much work and the current batch; with less, a large set would leave thousands of shards.
 SHARD_SECONDS = 2.0
 _EXPECTED = "a shard of the cache"
-_REMEDY = (
-    "Embedded images are kept there; choose another folder with --cache DIR or the environment variable A2LP_CACHE."
-)
+_REMEDY = "Choose another folder for embedded images with --cache DIR or the environment variable A2LP_CACHE."
 
 
 class FeatureCache:
@@ -56,11 +53,8 @@ class FeatureCache:
             try:
                 found |= self._read(shard, wanted)
             except FeatureFileError as error:
-                warnings.warn(
-                    f"{error} Its images are embedded again. Delete it to avoid this warning.",
-                    A2LPWarning,
-                    stacklevel=2,
-                )
+                message = f"{error} Its images are embedded again. Delete it to avoid this warning."
+                warnings.warn(message, A2LPWarning, stacklevel=2)
         return found
 
     def put(self, digests: Sequence[str], vectors: NDArray) -> None:

@@ -110,7 +110,9 @@ def embed_images(
             report("embedding", min(done * batch_size, len(missing)), len(missing))
     finally:
         store.flush()
-    origin = {"weights": backbone.weights, "versions": _versions()} | recipe
+    versions = {"a2lp": __version__, "python": platform.python_version(), "numpy": np.__version__}
+    versions |= {"torch": str(torch.__version__), "pillow": PIL.__version__}
+    origin = {"weights": backbone.weights, "versions": versions} | recipe
     return _gather(images, digests, vectors, (about or {}) | origin)
 
 
@@ -143,14 +145,11 @@ def base_path(out: Path) -> Path:
 
 
 def check_targets(out: Path, *, labels: bool, dim: int | None = None, force: bool = False) -> None:
-    """Refuse files before embedding that could not be written after it.
-
-    Statistics without features may come from an interrupted run. Those of ``dim`` dimensions are accepted here, and
-    compared with the new ones at the end.
-    """
+    """Refuse files before embedding that could not be written after it."""
     check_target(out, (".npz",), "a file of features (`a2lp convert` makes other kinds)", force=force)
     with writing(out), TemporaryFile(dir=out.parent):
         pass
+    # statistics of an interrupted run are accepted here, and compared with the new ones at the end
     if labels and not _holds(base_path(out), lambda found: dim in (None, len(found.mean))):
         check_target(base_path(out), (), "a file of statistics", force=force)
 
@@ -180,16 +179,6 @@ def _recipe(backbone: Backbone, flip: bool) -> dict[str, Any]:
         "flip": flip,
         "precision": "float32, stored as float16",
         "pipeline": PIPELINE,
-    }
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "a2lp": __version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "torch": str(torch.__version__),
-        "pillow": PIL.__version__,
     }
 
 
@@ -242,11 +231,8 @@ def _gather(
     skipped = [images.files[row] for row, digest in enumerate(digests) if digest not in vectors]
     if not rows:
         raise InputError(f"none of the {len(images)} images of {images.name!r} can be read, such as {skipped[0]}.")
-    return FeatureSet(
-        np.stack([vectors[str(digests[row])] for row in rows]),
-        labels=None if images.labels is None else images.labels[rows],
-        classes=images.classes,
-        files=tuple(images.files[row] for row in rows),
-        name=images.name,
-        about=about | {"images": len(rows), "skipped": skipped},
-    )
+    features = np.stack([vectors[str(digests[row])] for row in rows])
+    labels = None if images.labels is None else images.labels[rows]
+    files = tuple(images.files[row] for row in rows)
+    about |= {"images": len(rows), "skipped": skipped}
+    return FeatureSet(features, labels, classes=images.classes, files=files, name=images.name, about=about)

@@ -1,7 +1,4 @@
-"""Backbones by name: networks that map images to features, each with its view and normalisation.
-
-``create`` gives one ready to embed images; ``network`` gives one to train.
-"""
+"""Networks from images to features, by name: ``create`` one to embed images, or a ``network`` to train."""
 
 from __future__ import annotations
 
@@ -47,10 +44,8 @@ class Backbone:
     ----------
     name : str
         One of ``names()``.
-    module : torch.nn.Module
+    module, dim : torch.nn.Module, int
         In evaluation mode; maps normalised images (b, 3, h, w), float32, to features (b, dim).
-    dim : int
-        The number of features.
     view : View
         The part of an image that it sees.
     mean, std : tuple of three floats

@@ -106,10 +106,8 @@ def save_weights(
         Further metadata, such as the recipe and the data.
     view, mean, std : optional
         The view and the normalisation, if they differ from the network's own.
-    half : bool
-        Whether convolutions are stored as float16; normalisations are always float32.
-    max_bytes : int
-        The approximate size from which weights are split into shards.
+    half, max_bytes : bool, int
+        Whether convolutions are stored as float16 (normalisations never are), and the approximate size of a shard.
     """
     path = Path(path)
     if path.suffix != SAFETENSORS:

@@ -21,8 +21,7 @@ IMAGENET_STD: Triple = (0.229, 0.224, 0.225)
 class Network(nn.Module, ABC):  # type: ignore[misc]
     """Maps normalised images (b, 3, h, w) to features (b, dim): stage after stage, then ``pool``.
 
-    Training may mix examples at the input of every stage. The attributes are those of ``Backbone``, and ``options``,
-    which are saved with the weights.
+    The attributes are those of ``Backbone``, and ``options``, which are saved with the weights.
     """
 
     name: str

@@ -43,9 +43,8 @@ class Wrapped(Network):
 class EfficientNetLite0(Wrapped):
     """Trained on ImageNet at 224 pixels, with pixels in -1..1.
 
-    Features are generalised means over positions: the root of the mean of the power ``pool_power``. 1 is the mean that
-    the classifier was trained on, and large powers approach the maximum. View and pooling were chosen on validation
-    classes of CUB; docs/images.md compares them with 224 pixels and plain means.
+    Features are generalised means over positions, of the power ``pool_power``: 1 is the mean that the classifier was
+    trained on. View and pooling were chosen on validation classes of CUB; docs/images.md compares them with others.
     """
 
     dim = 1280

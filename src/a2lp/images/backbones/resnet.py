@@ -42,8 +42,7 @@ def resnet12_512(dropout: float = 0.0, drop_block: float = 0.0, ceil_pool: bool 
 class ResNet12(Network):
     """Four blocks of three 3 x 3 convolutions and 2 x 2 max-pooling, which rounds odd sizes up with ``ceil_pool``.
 
-    ``dropout`` is a rate after blocks 1 and 2; ``drop_block`` drops 5 x 5 patches after blocks 3 and 4 (Ghiasi et al.
-    2018).
+    ``dropout`` is for blocks 1 and 2, ``drop_block`` for 5 x 5 patches in blocks 3 and 4 (Ghiasi et al. 2018).
     """
 
     def __init__(
@@ -113,8 +112,7 @@ class DropBlock(nn.Module):  # type: ignore[misc]
 class WideResNet(Network):
     """WideResNet-28-10: pre-activation units, 160-320-640 channels; features are not negative.
 
-    ``stem_stride`` is 1 as published, or 2, which takes a quarter of the time; ``dropout`` is a rate between the
-    convolutions of each unit.
+    ``stem_stride`` is 1 as published, or 2 for a quarter of the time; ``dropout`` is a rate inside of each unit.
     """
 
     dim = 640

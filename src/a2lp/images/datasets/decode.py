@@ -13,13 +13,9 @@ from a2lp.images.view import View
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
-EXTENSIONS = frozenset(
-    {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
-)
+EXTENSIONS = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 # Other image files, which are left out with a warning.
-UNREAD = frozenset(
-    {".heic", ".heif", ".avif", ".jxl", ".jp2", ".svg", ".psd", ".ico", ".tga", ".dng", ".cr2", ".nef", ".arw"}
-)
+UNREAD = (".heic", ".heif", ".avif", ".jxl", ".jp2", ".svg", ".psd", ".ico", ".tga", ".dng", ".cr2", ".nef", ".arw")
 # Pillow also opens formats that start other programs (EPS).
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 

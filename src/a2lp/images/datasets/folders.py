@@ -70,9 +70,8 @@ def find_folders(root: Path, split: str | None, standard: Standard | None) -> Im
     apart = sum(len(part) > 2 and part[0] in SPLITS for part in parts)
     for count, what in ((flat, "lie beside"), (apart, "lie in train, val or test beside other")):
         if 0 < count < len(parts):
-            raise layout_error(
-                root, f"{count} images {what} folders with images, so it is not clear what the classes are.", standard
-            )
+            problem = f"{count} images {what} folders with images, so it is not clear what the classes are."
+            raise layout_error(root, problem, standard)
     source = Files(root, paths)
     if flat:
         return ImageTable(source, paths, None)
@@ -181,9 +180,7 @@ def find_csvs(root: Path, split: str | None, standard: Standard | None) -> Image
     if not (root / "images").is_dir():
         raise layout_error(root, f"there is {names}, but no folder `images`.", standard)
     present = set(image_files(root, root / "images").images)
-    files: list[str] = []
-    classes: list[str] = []
-    splits: list[str] = []
+    rows: list[tuple[str, str, str]] = []
     for name in tables if split is None else [split]:
         for line, (filename, label) in enumerate(_rows(tables[name]), start=2):
             places = (f"images/{filename}", f"images/{label}/{filename}")
@@ -193,9 +190,8 @@ def find_csvs(root: Path, split: str | None, standard: Standard | None) -> Image
                     f"{tables[name]}, line {line}: {root} has neither {shown(places[0])} nor {shown(places[1])}. "
                     "Fetch the missing images, or remove the line."
                 )
-            files.append(file)
-            classes.append(label)
-            splits.append(name)
+            rows.append((file, label, name))
+    files, classes, splits = ([row[i] for row in rows] for i in range(3))
     return ImageTable(Files(root, files), files, classes, splits)
 
 

@@ -23,7 +23,6 @@ from a2lp.images.datasets.pickles import find_cifar100, find_pickles
 from a2lp.images.datasets.sources import selected
 from a2lp.images.datasets.splits import SPLITS, TITLES, Standard, standard
 
-NDArray = np.ndarray[Any, Any]
 PathLike = str | Path
 
 
@@ -123,7 +122,7 @@ def _packs(path: PathLike | Sequence[PathLike]) -> list[Path]:
     return paths
 
 
-def _rows(root: Path, table: ImageTable, split: str | None, known: Standard | None) -> NDArray:
+def _rows(root: Path, table: ImageTable, split: str | None, known: Standard | None) -> np.ndarray[Any, Any]:
     """The rows of a split: the layout's own, or those of the standard class lists if it has none."""
     every = np.arange(len(table.files))
     if table.classes is None:

@@ -32,11 +32,7 @@ _OPTIONAL = ("names", "split", "grid", "tile", "crop")
 
 
 def find_packs(paths: Sequence[Path], standard: Standard | None) -> ImageTable | None:
-    """Read the packs of one dataset among some .npz files.
-
-    With a standard, the packs of its classes are taken, and the splits are the standard's; else all packs must have the
-    same classes, and the splits are their own.
-    """
+    """Read the packs of a standard dataset among some .npz files, or packs that all have the same classes."""
     packs = [path for path in paths if set(_REQUIRED) <= set(npz.names(path, _EXPECTED, DatasetError))]
     if not packs:
         return None

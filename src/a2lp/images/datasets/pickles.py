@@ -91,7 +91,8 @@ def _read(split: str, known: Standard, images: Path, labels: Path | None = None)
             classes, standard_names = _class_names(numbers, content.get("catname2label"), split, known)
         else:
             classes, standard_names = _from_class_dict(content["class_dict"], len(pixels)), True
-        return ImageTable(Arrays(pixels), _files(images, classes), classes, standard_names=standard_names)
+        files = [f"{images.name}/{name}/{row:06d}" for row, name in enumerate(classes)]
+        return ImageTable(Arrays(pixels), files, classes, standard_names=standard_names)
 
 
 def _encoded(split: str, known: Standard, images: Path, labels: Path) -> ImageTable:
@@ -108,12 +109,8 @@ def _encoded(split: str, known: Standard, images: Path, labels: Path) -> ImageTa
         wnid_of = {known.names[name]: name for name in known.classes[split] if name in known.names}
         number_of = {wnid_of.get(word, word): number for number, word in enumerate(words)}
         classes, standard_names = _class_names(numbers, number_of, split, known)
-    files = _files(images, classes)
+    files = [f"{images.name}/{name}/{row:06d}" for row, name in enumerate(classes)]
     return ImageTable(Encoded(arrays, files), files, classes, standard_names=standard_names)
-
-
-def _files(path: Path, classes: list[str]) -> list[str]:
-    return [f"{path.name}/{name}/{row:06d}" for row, name in enumerate(classes)]
 
 
 def _class_names(numbers: NDArray, number_of: Any, split: str, known: Standard) -> tuple[list[str], bool]:

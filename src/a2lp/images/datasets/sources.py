@@ -85,8 +85,7 @@ class Arrays:
 
     def image(self, row: int) -> Pixels:
         """The pixels themselves."""
-        image: Pixels = self.images[row]
-        return image
+        return np.asarray(self.images[row])
 
     def digest(self, row: int) -> str:
         """SHA-256 of the shape and the pixels."""

@@ -38,10 +38,7 @@ def augment(pixels: Tensor, config: TrainConfig, generator: torch.Generator) -> 
 
 
 def windows(u: Tensor, side: int, config: TrainConfig) -> Tensor:
-    """Windows of images from uniform numbers (b, 5): (b, 4) centre x, y and half width, height; the image is -1..1.
-
-    A negative half width is a mirror image.
-    """
+    """Windows from uniform numbers (b, 5): centre x, y and half width (negative: mirrored), height (b, 4) in -1..1."""
     if config.crop_area is not None:
         low, high = config.crop_area
         area = low + (high - low) * u[:, 1]

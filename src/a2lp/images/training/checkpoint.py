@@ -38,10 +38,8 @@ class Evaluation:
         The mean loss since the previous evaluation, and the learning rate.
     one_shot, five_shot : float or None
         Accuracy in percent on validation classes, of the averaged weights; None without validation.
-    batch_norm : str
-        Its batch norm statistics: ``averaged`` or ``recalibrated``.
-    best : bool
-        Whether it is the best so far.
+    batch_norm, best : str, bool
+        Its batch norm statistics (``averaged`` or ``recalibrated``), and whether it is the best so far.
     decay : float or None
         Decay of the best average of the weights; None in records of runs with one average.
     """
@@ -142,10 +140,7 @@ def read_record(path: Path) -> dict[str, Any]:
     """The record of a run, by its current names."""
     expected = "the record of a training run"
     with reading(path, expected, most=TEXT_BYTES, remedy="Choose another folder.", error=InputError):
-        record = parse_json(path.read_bytes(), "the file")
-        if not isinstance(record, dict):
-            raise InputError(f"it is a {type(record).__name__}; expected {expected}.")
-        record = current_names(record)
+        record = current_names(parse_json(path.read_bytes(), "the file"))
         kinds = {"config": dict, "data": dict, "view": str, "views": dict, "evaluations": list, "seconds": float}
         for name, kind in kinds.items():
             check_like(record.get(name), kind, name)

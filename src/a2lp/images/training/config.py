@@ -203,9 +203,8 @@ def _check(config: TrainConfig) -> None:
             raise InputError(f"{name}={shown(value)} must be a text that is not empty.")
     if not isinstance(config.options, dict):
         raise InputError(f'options={shown(config.options)} must be a JSON object, such as {{"stem_stride": 2}}.')
-    for name in ("name", "seed"):
-        if name in config.options:
-            raise InputError(f"options has {name!r}, which is a setting of the run itself. Give it beside options.")
+    for name in sorted({"name", "seed"} & config.options.keys()):
+        raise InputError(f"options has {name!r}, which is a setting of the run itself. Give it beside options.")
     require_name("schedule", config.schedule, ("cosine", "step"))
     require_name("precision", config.precision, ("auto", "float32", "bfloat16"))
     given = {name: value for name, value in vars(config).items() if value is not None or name not in _OPTIONAL}

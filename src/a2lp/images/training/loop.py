@@ -38,10 +38,8 @@ class Report:
     ----------
     done, seconds, images : float, float, int
         The part of the run that is done (0 to 1), its seconds of training and images so far, before kills too.
-    evaluation : Evaluation or None
-        The new evaluation, if any.
-    note : str or None
-        The current activity, outside of training steps.
+    evaluation, note : Evaluation or None, str or None
+        The new evaluation, if any, and the current activity outside of training steps.
     """
 
     done: float = 0.0

@@ -60,7 +60,6 @@ class Teacher(Trunk):
     """
 
     def __init__(self, config: TrainConfig, batches: Iterable[tuple[Tensor, Tensor]], n_classes: int) -> None:
-        assert config.teacher is not None
         super().__init__(create(config.backbone, config.teacher).module)
         found = []
         for images, labels in batches:
@@ -98,10 +97,7 @@ class Mix:
 
 
 def neighbours(x: Tensor) -> Tensor:
-    """The row before each row, and the last one for the first.
-
-    Rows are in random order, so this is as good as a random partner, and its gradient is a copy instead of a scatter.
-    """
+    """The row before each row: rows are in random order, and the gradient is a copy instead of a scatter."""
     return torch.cat([x[-1:], x[:-1]])
 
 

@@ -28,15 +28,9 @@ _LOG = logging.getLogger(__name__)
 _EPOCH, _STEP, _RECALIBRATION, _TEACHER = range(4)  # separate streams of random numbers
 _TEACHER_BATCH = 512
 
-State = dict[str, Tensor]
-
 
 class Average:
-    """A copy of a network with the exponential average of its weights and batch norm statistics.
-
-    ``decay`` is the weight of the previous average at each step; it is lower in the first steps, so that the random
-    initialisation is forgotten.
-    """
+    """A copy of a network with the exponential average of its weights and batch norm statistics."""
 
     def __init__(self, net: Any, decay: float) -> None:
         self.net = copy.deepcopy(net).eval().requires_grad_(False)
@@ -48,10 +42,10 @@ class Average:
 
     def update(self, step: int) -> None:
         """Update the average after step ``step`` (from 0)."""
-        decay = min(self.decay, (1 + step) / (10 + step))
+        decay = min(self.decay, (1 + step) / (10 + step))  # lower at first, to forget the random initialisation
         torch._foreach_lerp_(self._own, self._source, 1 - decay)
 
-    def state(self) -> State:
+    def state(self) -> dict[str, Tensor]:
         """A copy of weights and statistics."""
         return {name: value.clone() for name, value in self.net.state_dict().items()}
 
@@ -150,7 +144,7 @@ class Run:
             buffer.copy_(value)
         return note
 
-    def candidates(self, step: int) -> Iterator[tuple[tuple[float, float], float, str, State]]:
+    def candidates(self, step: int) -> Iterator[tuple[tuple[float, float], float, str, dict[str, Tensor]]]:
         """Accuracies, decay, batch norm and weights of each average, with averaged and recalibrated batch norm."""
         view = self.config.views[0]
         for average in self.averages:
