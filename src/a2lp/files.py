@@ -34,9 +34,9 @@ def check_file(
 ) -> int:
     """Refuse a path that cannot be read as a file, without opening it; return the file's size in bytes.
 
-    Opening a pipe would wait for its writer for ever, and reading a device would never end. ``expected`` says what the
-    file should be, such as ``"a task list (.npz)"``, ``most`` is the largest size in bytes, and ``error`` is the class
-    of the exception.
+    Opening a pipe would wait for its writer for ever, and reading a device would never end. ``expected`` describes the
+    file in messages, such as ``"a task list (.npz)"``, ``most`` is the largest size in bytes, and ``error`` is the
+    class of the exception.
     """
     try:
         status = Path(path).stat()

@@ -126,8 +126,8 @@ def network(name: str, *, seed: int = 0, **options: Any) -> Network:
     seed : int
         Of the random weights; torch's global generator is not changed.
     **options
-        ``dropout`` and ``drop_block`` (ResNet-12), ``dropout`` and ``stem_stride`` (WideResNet), ``pool_power``
-        (EfficientNet), ``pretrained`` (EfficientNet, timm).
+        ``dropout`` (ResNet-12, WideResNet), ``drop_block`` (ResNet-12), ``ceil_pool`` (resnet12_512), ``stem_stride``
+        (WideResNet), ``pool_power`` (EfficientNet), ``pretrained`` (EfficientNet, timm).
     """
     make = _maker(name)
     known = inspect.signature(make).parameters

@@ -49,7 +49,7 @@ def load_weights(net: Network, path: str | Path) -> None:
 
 
 def fill(net: Network, weights: Weights) -> None:
-    """Copy weights into a network; WeightsFileError unless they are its own."""
+    """Copy weights into a network; WeightsFileError if they do not fit it."""
     own = net.core.state_dict()
     found: dict[str, Tensor] = {}
     for key, tensor in weights.tensors.items():
