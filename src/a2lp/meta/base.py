@@ -63,7 +63,7 @@ class MetaMethod(Method):
     trained: ClassVar[HeadWeights | None] = None  # the content of the file ``weights``; set for each instance
 
     weights: str | Path | None = None
-    seed: int = whole(0, 0, "It is of the untrained head only.")
+    seed: int = whole(0, 0, "It seeds the untrained head only.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -218,7 +218,7 @@ def _check(config: TrainConfig) -> None:
         if name in given and not (_are_numbers(value) and len(value) == length and (not sign or min(value) > 0)):
             raise InputError(f"{name}={shown(value)} must be {length} {sign}numbers.")
     if not _are_numbers(config.average) or not all(0 <= decay < 1 for decay in config.average):
-        raise InputError(f"average={shown(list(config.average))} must be numbers of at least 0, below 1, as 0.999.")
+        raise InputError(f"average={shown(list(config.average))} must be at least 0 and below 1, such as 0.999.")
     if config.crop_area is None and config.size > config.kept.output:
         raise InputError(
             f"size={config.size} is more than the {config.kept.output} pixels kept; without crop_area, windows of "
