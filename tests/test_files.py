@@ -29,7 +29,7 @@ from a2lp.files import (
 # ---- writing ------------------------------------------------------------------------------------------------------
 
 
-def test_threads_that_write_one_file_do_not_get_in_each_others_way(tmp_path: Path) -> None:
+def test_threads_can_write_the_same_file(tmp_path: Path) -> None:
     path, failures = tmp_path / "x.txt", []
     barrier = threading.Barrier(8)
 
@@ -71,17 +71,17 @@ def test_leftovers_of_dead_processes_are_removed_and_those_of_live_ones_kept(tmp
         "dead": f".x.txt.{dead.pid}-0123abcd.tmp",
         "live": f".x.txt.{os.getppid()}-0123abcd.tmp",
         "of another file": f".y.txt.{dead.pid}-0123abcd.tmp",
-        "somebody's": ".x.txt.mine.tmp",
+        "of another program": ".x.txt.mine.tmp",
         "no process": f".x.txt.{10**30}-0123abcd.tmp",
     }
     for name in names.values():
         (tmp_path / name).touch()
     write_text(tmp_path / "x.txt", "content")
-    kept = {names["live"], names["of another file"], names["somebody's"], "x.txt"}
+    kept = {names["live"], names["of another file"], names["of another program"], "x.txt"}
     assert {path.name for path in tmp_path.iterdir()} == kept
 
 
-def test_what_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+def test_files_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"x\.txt cannot be written \(No such file or directory\)\. Check the folder"):
         write_text(tmp_path / "none" / "x.txt", "")
     with (
@@ -103,7 +103,7 @@ def test_what_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
         ("n" * 300 + ".csv", False, r"cannot be written \(File name too long\)"),
     ],
 )
-def test_targets_that_cannot_be(tmp_path: Path, name: str, force: bool, message: str) -> None:
+def test_targets_that_are_refused(tmp_path: Path, name: str, force: bool, message: str) -> None:
     (tmp_path / "folder.csv").mkdir()
     (tmp_path / "old.csv").touch()
     with pytest.raises(InputError, match=message):
@@ -144,7 +144,7 @@ def test_only_regular_files_are_opened(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
-def test_missing_permission_is_an_error_of_ours(tmp_path: Path, as_nobody: Callable[..., str]) -> None:
+def test_missing_permission_is_an_error_of_the_library(tmp_path: Path, as_nobody: Callable[..., str]) -> None:
     (tmp_path / "x.json").write_text("{}")
     (tmp_path / "x.json").chmod(0)
     (tmp_path / "closed").mkdir(mode=0)
@@ -162,7 +162,7 @@ for act in (lambda: read_json(sys.argv[1], "x"), lambda: read_json(sys.argv[2], 
     (tmp_path / "closed").chmod(0o700)
 
 
-def test_whatever_a_parser_raises_becomes_one_error(tmp_path: Path) -> None:
+def test_any_exception_of_a_parser_becomes_one_error(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_text("content")
 
@@ -199,7 +199,7 @@ GOOD: list[Any] = [
 
 
 @pytest.mark.parametrize("value", GOOD)
-def test_json_comes_back(tmp_path: Path, value: Any) -> None:
+def test_json_round_trip(tmp_path: Path, value: Any) -> None:
     (tmp_path / "x.json").write_text(json.dumps(value))
     assert read_json(tmp_path / "x.json", "x") == parse_json(json.dumps(value), "x") == value
 
@@ -232,7 +232,7 @@ def test_json_that_is_refused(name: str) -> None:
     assert time.monotonic() - began < 10
 
 
-def test_text_with_and_without_a_mark(tmp_path: Path) -> None:
+def test_text_with_and_without_a_byte_order_mark(tmp_path: Path) -> None:
     for content in (b"a\r\nb", b"\xef\xbb\xbfa\r\nb"):
         (tmp_path / "x.txt").write_bytes(content)
         assert read_text(tmp_path / "x.txt", "a text") == "a\r\nb"

@@ -305,7 +305,7 @@ def backbone_weights(name: str) -> Kind:
 
     def read(folder: Path) -> object:
         found = read_weights(folder / name)
-        return found.options, found.view, found.triple("mean", (0, 0, 0)), found.triple("std", (1, 1, 1))
+        return [found.entry(key, None) for key in ("options", "view", "mean", "std")]
 
     return Kind(make, read)
 

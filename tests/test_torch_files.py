@@ -35,7 +35,7 @@ def read(path: Path) -> Any:
 
 
 @pytest.mark.parametrize("zipped", [True, False], ids=["zip", "before torch 1.6"])
-def test_a_checkpoint_comes_back(tmp_path: Path, zipped: bool) -> None:
+def test_a_checkpoint_round_trip(tmp_path: Path, zipped: bool) -> None:
     torch.save(CONTENT, tmp_path / "x.pt", _use_new_zipfile_serialization=zipped)
     found = read(tmp_path / "x.pt")
     assert list(found) == list(CONTENT)
@@ -79,7 +79,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_checkpoints_are_refused_in_no_time(tmp_path: Path, name: str) -> None:
+def test_hostile_checkpoints_are_refused_quickly(tmp_path: Path, name: str) -> None:
     path = tmp_path / "x.pth"
     path.write_bytes(HOSTILE[name])
     code = (
@@ -161,7 +161,7 @@ def test_an_optimizer_continues_and_keeps_its_settings(kind: str) -> None:
             restore_optimizer(again, found | {"state": state})
 
 
-def test_what_is_no_checkpoint_is_named_with_the_remedy(tmp_path: Path) -> None:
+def test_files_that_are_not_checkpoints_are_named_with_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "x.pt").write_bytes(b"not a checkpoint")
     with pytest.raises(WeightsFileError, match=r"x\.pt cannot be read as a checkpoint.*Make it again"):
         read(tmp_path / "x.pt")

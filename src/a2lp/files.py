@@ -1,8 +1,7 @@
 """Reading and writing files safely.
 
-Reading: only regular files are opened, and whatever a damaged one leads to becomes one error that names the file
-(``a2lp.npz`` reads .npz and .npy files). Writing: under a temporary name that is then renamed, so that nobody ever sees
-half a file.
+Only regular files are opened, and any failure to parse one becomes an error that names the file. Files are written
+under a temporary name and then renamed, so that a half-written file is never visible.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from a2lp.checks import shown
 from a2lp.errors import A2LPError, FeatureFileError, InputError
 
 TEXT_BYTES = 256 << 20  # the largest text file that is read
-_JSON_DEPTH = 64  # levels of lists and objects in JSON
+_JSON_DEPTH = 64  # levels of lists and objects
 _DIGITS = 100  # of a whole number in JSON; seeds of 256 bits have 78
 
 
@@ -35,18 +34,9 @@ def check_file(
 ) -> int:
     """Refuse a path that cannot be read as a file, without opening it; return the file's size in bytes.
 
-    Opening a pipe waits for its writer for ever, and a device has no end.
-
-    Parameters
-    ----------
-    path : str or Path
-        Links are followed.
-    expected : str
-        What the file should be, for the message: ``"a task list (.npz)"``.
-    most : int, optional
-        The largest size in bytes.
-    error : type
-        What is raised.
+    Opening a pipe would wait for its writer for ever, and reading a device would never end. ``expected`` describes the
+    file in messages, such as ``"a task list (.npz)"``, ``most`` is the largest size in bytes, and ``error`` is the
+    class of the exception.
     """
     try:
         status = Path(path).stat()
@@ -67,7 +57,7 @@ def check_file(
 
 
 def exists(path: str | Path) -> bool:
-    """Whether there is a file or folder of this name; InputError where that cannot be found out."""
+    """Whether there is a file or folder of this name; InputError if that cannot be determined."""
     try:
         return Path(path).exists()
     except ValueError:  # a NUL in the name
@@ -85,7 +75,7 @@ def reading(
     remedy: str = "Fetch or make it again.",
     error: type[A2LPError] = FeatureFileError,
 ) -> Iterator[int]:
-    """Check a file, give its size, and turn whatever a parser raises into one error that names the file.
+    """Check a file, yield its size, and turn any exception of a parser into one error that names the file.
 
     The parameters are those of ``check_file``; ``remedy`` ends the message about a damaged file.
     """
@@ -96,7 +86,7 @@ def reading(
         raise error(f"{path}: {failure}") from failure
     except A2LPError:
         raise
-    # On a damaged file, parsers raise whatever they stumble over: zlib.error, struct.error, RecursionError, ...
+    # damaged files make parsers raise almost anything: zlib.error, struct.error, RecursionError, ...
     except Exception as failure:
         if isinstance(failure, OSError) and failure.strerror:
             raise error(f"{path} cannot be read: {failure.strerror}. Check its permissions.") from failure
@@ -107,7 +97,7 @@ def reading(
 
 
 def reason(failure: BaseException) -> str:
-    """What went wrong, for a message: the kind of exception and the beginning of its text."""
+    """The type of an exception and the beginning of its text, for a message."""
     text = " ".join(str(failure).split())[:160].rstrip(".")
     return f"{type(failure).__name__}: {text}" if text else type(failure).__name__
 
@@ -115,7 +105,7 @@ def reason(failure: BaseException) -> str:
 def read_text(path: str | Path, expected: str, error: type[A2LPError] = FeatureFileError) -> str:
     """The content of a UTF-8 text file, with or without a byte-order mark."""
     with reading(path, expected, most=TEXT_BYTES, error=error):
-        return Path(path).read_bytes().decode("utf-8-sig")  # as it is: line ends may be inside of cells
+        return Path(path).read_bytes().decode("utf-8-sig")  # line ends as they are: they may be inside cells
 
 
 def read_json(path: str | Path, expected: str, error: type[A2LPError] = FeatureFileError) -> Any:
@@ -127,11 +117,7 @@ def read_json(path: str | Path, expected: str, error: type[A2LPError] = FeatureF
 def parse_json(text: Any, what: str) -> Any:
     """JSON text as Python values: lists and objects at most 64 levels deep, finite numbers, at most 100 digits.
 
-    Parameters
-    ----------
-    text : str or bytes
-    what : str
-        What the text is called in the message.
+    ``what`` names the text in error messages.
     """
 
     def whole(digits: str) -> int:
@@ -147,16 +133,13 @@ def parse_json(text: Any, what: str) -> Any:
     try:
         values = json.loads(text, parse_int=whole, parse_float=finite, parse_constant=finite)
         level, depth = [values], 0
-        while inside := [
-            one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)
-        ]:
-            level, depth = [child for children in inside for child in children], depth + 1
+        while parents := [each for each in level if isinstance(each, dict | list)]:
+            level = [child for each in parents for child in (each.values() if isinstance(each, dict) else each)]
+            depth += 1
             if depth > _JSON_DEPTH:
                 raise RecursionError
     except RecursionError as error:
-        raise InputError(
-            f"{what} nests lists or objects more than {_JSON_DEPTH} levels deep. Make it again."
-        ) from error
+        raise InputError(f"{what} nests values more than {_JSON_DEPTH} levels deep. Make it again.") from error
     except (TypeError, ValueError) as error:
         found = shown(text[:100]) if isinstance(text, str | bytes) else f"a {type(text).__name__}"
         raise InputError(f"{what} must be JSON, found {found} ({reason(error)}). Make it again.") from error
@@ -168,9 +151,9 @@ def parse_json(text: Any, what: str) -> Any:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary name beside ``path`` and rename it at the end.
+    """Yield a unique temporary name beside ``path`` and rename it at the end.
 
-    The name is the caller's alone, in any thread and process. What killed processes left is removed.
+    Temporary files of processes that were killed while they wrote ``path`` are removed.
     """
     _remove_leftovers(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
@@ -183,7 +166,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def writing(path: str | Path, remedy: str = "", error: type[A2LPError] = InputError) -> Iterator[None]:
-    """Turn an OSError into the one sentence that a file cannot be written."""
+    """Turn an OSError into the error that a file cannot be written."""
     try:
         yield
     except A2LPError:
@@ -195,23 +178,16 @@ def writing(path: str | Path, remedy: str = "", error: type[A2LPError] = InputEr
 
 
 def write_text(path: Path, text: str, remedy: str = "") -> None:
-    """Write a text file; a reader sees all of it or nothing."""
+    """Write a text file; readers see all of it or nothing."""
     with writing(path, remedy), replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="")
 
 
 def check_target(path: str | Path, suffixes: Sequence[str], what: str, *, force: bool = False) -> None:
-    """Refuse a file name that could not be written at the end.
+    """Refuse a file name that could not be written at the end of a computation.
 
-    Parameters
-    ----------
-    path : str or Path
-    suffixes : sequence of str
-        Extensions that are allowed; all where it is empty.
-    what : str
-        What is written, for the message.
-    force : bool
-        Whether a file that exists may be replaced.
+    ``suffixes`` are the extensions that are allowed (all if it is empty), ``what`` names the content in messages, and
+    ``force`` allows an existing file to be replaced.
     """
     path = Path(path)
     if suffixes and path.suffix.lower() not in suffixes:
@@ -231,39 +207,29 @@ def check_target(path: str | Path, suffixes: Sequence[str], what: str, *, force:
 
 def cache_folder() -> Path:
     """The folder that ``A2LP_CACHE`` names, else ``a2lp`` where this system keeps caches."""
-    chosen = os.environ.get("A2LP_CACHE")
-    if chosen:
+    if chosen := os.environ.get("A2LP_CACHE"):
         return Path(chosen)
     if sys.platform == "win32":
-        local = os.environ.get("LOCALAPPDATA")
-        return (Path(local) if local else Path.home() / "AppData" / "Local") / "a2lp" / "cache"
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "a2lp" / "cache"
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "a2lp"
-    of_user = os.environ.get("XDG_CACHE_HOME")
-    return (Path(of_user) if of_user else Path.home() / ".cache") / "a2lp"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "a2lp"
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Remove temporary files of processes that were killed while they wrote ``path``."""
     if os.name != "posix":  # elsewhere, asking whether a process is alive could end it
         return
     try:
         names = os.listdir(path.parent)  # noqa: PTH208  iterdir makes a Path of each of maybe a million names
     except OSError:
         return
+    start = f".{path.name}."
     for name in names:
-        if not (name.endswith(".tmp") and name.startswith(f".{path.name}.")):
-            continue
-        found = re.fullmatch(r"([0-9]+)-[0-9a-f]{8}", name[len(path.name) + 2 : -len(".tmp")])
-        if found and not _alive(int(found[1])):
-            (path.parent / name).unlink(missing_ok=True)
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:  # another user's
-        return True
-    return True
+        process = name.startswith(start) and re.fullmatch(r"([0-9]+)-[0-9a-f]{8}\.tmp", name[len(start) :])
+        if process:
+            try:
+                os.kill(int(process[1]), 0)
+            except (ProcessLookupError, OverflowError):
+                (path.parent / name).unlink(missing_ok=True)
+            except PermissionError:  # alive, another user's
+                pass

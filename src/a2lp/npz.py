@@ -1,7 +1,7 @@
 """Arrays in .npz and .npy files: checked before anything is unpacked, and never unpickled.
 
-Both the archive's directory and the header of each array have the size of the array. Either may be wrong, so both are
-compared with a limit and with each other, and memory is used only as the bytes come.
+The directory of an archive and the header of each array both state the array's size. Either may be wrong, so both are
+compared with a limit and with each other, and memory is used only as the bytes arrive.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,8 +19,9 @@ from a2lp.errors import A2LPError, FeatureFileError, InputError
 from a2lp.files import reading
 
 NDArray = np.ndarray[Any, Any]
+_Header = tuple[tuple[int, ...], np.dtype[Any], Literal["C", "F"]]
 
-# Real archives unpack to a few times their size. One that exceeds both of these is made to fill the memory.
+# Real archives unpack to a few times their size; one that exceeds both limits was made to fill the memory.
 UNPACKED_BYTES = 1 << 30
 UNPACKED_RATIO = 20
 _BLOCK = 1 << 20  # bytes that are unpacked at a time
@@ -49,7 +50,7 @@ def read(
     required, optional : iterable of str
         Names of arrays: those that must be there, and those that may be.
     error : type
-        What is raised.
+        The class of the exception.
     """
     required = list(required)
     with reading(path, expected, error=error) as size, zipfile.ZipFile(path) as archive:
@@ -61,14 +62,12 @@ def read(
 
 
 def read_npy(path: str | Path, expected: str, mapped_from: int) -> NDArray:
-    """The array of an .npy file; in a file of ``mapped_from`` bytes or more it stays there, as a memory map."""
+    """The array of an .npy file; a file of ``mapped_from`` bytes or more is mapped into memory, not read."""
     with reading(path, expected) as size, Path(path).open("rb") as file:
-        header = _read_header(file, "the array")
-        offset = file.tell()
-        header.check_bytes(size - offset, "the array")
+        shape, dtype, order = _read_header(file, size, "the array")
         if size >= mapped_from:
-            return np.memmap(path, header.dtype, "r", offset, header.shape, header.order)
-        return header.array(np.fromfile(file, np.uint8))
+            return np.memmap(path, dtype, "r", file.tell(), shape, order)
+        return np.ndarray(shape, dtype, np.fromfile(file, np.uint8), order=order)
 
 
 def zip_members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
@@ -103,29 +102,8 @@ def _arrays(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
     return {name.removesuffix(".npy"): member for name, member in members.items() if name.endswith(".npy")}
 
 
-class _Header(NamedTuple):
-    """The header of an .npy file: the shape and type of the bytes that follow."""
-
-    shape: tuple[int, ...]
-    order: Any  # "C" or "F"
-    dtype: np.dtype[Any]
-
-    @property
-    def nbytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.itemsize
-
-    def check_bytes(self, found: int, what: str) -> None:
-        if self.nbytes != found:
-            raise InputError(
-                f"{what} claims shape {shown(self.shape)} of {self.dtype}, which is {shown(self.nbytes)} bytes; found "
-                f"{found}: it is cut short or damaged. Fetch or make it again."
-            )
-
-    def array(self, content: NDArray) -> NDArray:
-        return np.ndarray(self.shape, self.dtype, content, order=self.order)
-
-
-def _read_header(file: Any, what: str) -> _Header:
+def _read_header(file: Any, size: int, what: str) -> _Header:
+    """The shape, dtype and memory order of the array in an .npy file of ``size`` bytes."""
     version = np.lib.format.read_magic(file)
     if version != (1, 0):  # the others are for records with many fields, and their headers may have 4 GiB
         raise InputError(f"{what} has the .npy version {version}; expected (1, 0), that of plain numbers and text.")
@@ -137,16 +115,26 @@ def _read_header(file: Any, what: str) -> _Header:
         )
     if min(shape, default=0) < 0 or dtype.itemsize == 0:
         raise InputError(f"{what} claims shape {shown(shape)} of {dtype}, which no array has. Fetch or make it again.")
-    return _Header(shape, "F" if fortran else "C", dtype)
+    _check_size(shape, dtype, size - file.tell(), what)
+    return shape, dtype, "F" if fortran else "C"
+
+
+def _check_size(shape: tuple[int, ...], dtype: np.dtype[Any], found: int, what: str) -> None:
+    claimed = math.prod(shape) * dtype.itemsize
+    if claimed != found:
+        raise InputError(
+            f"{what} claims shape {shown(shape)} of {dtype}, which is {shown(claimed)} bytes; found {found}: it is cut "
+            "short or damaged. Fetch or make it again."
+        )
 
 
 def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, what: str) -> NDArray:
     with archive.open(member) as file:
-        header = _read_header(file, what)
-        header.check_bytes(member.file_size - file.tell(), what)
-        content, done = np.empty(header.nbytes, np.uint8), 0  # memory is taken up only where it is written to
+        shape, dtype, order = _read_header(file, member.file_size, what)
+        # the system allots memory only where it is written to
+        content, done = np.empty(member.file_size - file.tell(), np.uint8), 0
         while block := file.read(_BLOCK):  # to the end, where zipfile compares the checksum
             content[done : done + len(block)] = np.frombuffer(block, np.uint8)
             done += len(block)
-    header.check_bytes(done, what)
-    return header.array(content)
+    _check_size(shape, dtype, done, what)
+    return np.ndarray(shape, dtype, content, order=order)

@@ -22,20 +22,15 @@ from a2lp.npz import zip_members
 
 SAFETENSORS = ".safetensors"
 
-# Accuracies that training wrote beside the weights are NumPy's numbers. Stand-ins: NumPy's own dtype could ask for a
-# number of 2 GiB.
-_NUMBERS = [
-    (scalar, "numpy.core.multiarray.scalar"),
-    (scalar, "numpy._core.multiarray.scalar"),
-    (DType, "numpy.dtype"),
-]
+# Checkpoints may hold accuracies as NumPy scalars. These are stand-ins: NumPy's own dtype could allocate 2 GiB for one.
+_NUMBERS = [(scalar, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")] + [(DType, "numpy.dtype")]
 _OPTIMIZER_STATE: dict[type, tuple[str, ...]] = {
     torch.optim.SGD: ("momentum_buffer",),
     torch.optim.AdamW: ("step", "exp_avg", "exp_avg_sq"),
 }
 _LEGACY_PICKLES = 5  # before torch 1.6: magic number, version, system, content, keys of the storages that follow
 _CHECKPOINT_BYTES = 4 << 30  # the networks of this field have less than 1 GiB
-_PICKLE_BYTES = 256 << 20  # of the names and shapes in a checkpoint
+_PICKLE_BYTES = 256 << 20  # of the list of tensors in a checkpoint
 
 
 def read_safetensors(path: Path, expected: str) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -45,15 +40,15 @@ def read_safetensors(path: Path, expected: str) -> tuple[dict[str, Tensor], dict
 
 
 def read_checkpoint(path: Path, expected: str, remedy: str, device: torch.device | str = "cpu") -> Any:
-    """What ``torch.save`` wrote: tensors, numbers, text and containers of these; anything else is refused.
+    """A file that ``torch.save`` wrote: tensors, numbers, text and containers of these; anything else is refused.
 
     Parameters
     ----------
     path : Path
     expected, remedy : str
-        What the file should be and what to do where it is not, for messages.
+        What the file should be, and what to do if it is not, for messages.
     device : torch.device or str
-        Where the tensors go.
+        The device of the tensors.
     """
     with reading(path, expected, most=_CHECKPOINT_BYTES, remedy=remedy, error=WeightsFileError) as size:
         _check_pickle(path, size)
@@ -67,34 +62,31 @@ def read_checkpoint(path: Path, expected: str, remedy: str, device: torch.device
                     "anything on this computer. If you trust where it comes from, open it yourself and save its "
                     f"tensors as {SAFETENSORS}."
                 ) from error
-            # torch puts advice before and after the error itself
-            text = re.sub(
-                r".*WeightsUnpickler error: |Please (file|use).*|Check the doc.*", "", " ".join(str(error).split())
-            )
-            raise pickle.UnpicklingError(text) from error
+            advice = r".*WeightsUnpickler error: |Please (file|use).*|Check the doc.*"  # torch adds it to the error
+            raise pickle.UnpicklingError(re.sub(advice, "", " ".join(str(error).split()))) from error
 
 
 def write_checkpoint(path: Path, content: Any, remedy: str = "") -> None:
-    """Write what ``read_checkpoint`` reads; the file that is there stays whole until this one is."""
+    """Write a file for ``read_checkpoint``; an existing file is replaced only once the new one is complete."""
     with writing(path, remedy), replacing(path) as temporary:
         try:
             torch.save(content, temporary)
-        except RuntimeError as error:  # torch's own for a full disk
+        except RuntimeError as error:  # a full disk, for one
             raise OSError(" ".join(str(error).split())[:120]) from error
 
 
 def check_like(found: Any, expected: Any, name: str) -> None:
-    """Refuse values of a file that are not of the kind that this program writes there.
+    """Refuse values of a file that do not have the structure of an example.
 
     Parameters
     ----------
     found : object
-        What the file has.
+        The content of the file.
     expected : object
-        An example, or types in its place. Tensors must have the example's shape and dtype and finite values, dicts its
-        keys, and lists its length; anything else must be of its type.
+        The example. Tensors must have its shape and dtype and finite values, dicts its keys, and lists its length;
+        where it has a type or a union of types, ``found`` must have a value of that type.
     name : str
-        What ``found`` is called in the message.
+        The name of ``found`` in messages.
     """
     if isinstance(expected, Tensor):
         shape, dtype = tuple(expected.shape), expected.dtype
@@ -113,69 +105,57 @@ def check_like(found: Any, expected: Any, name: str) -> None:
         for i, value in enumerate(expected):
             check_like(found[i], value, f"{name}[{i}]")
     else:
-        kinds = set(get_args(expected) or [expected])
-        kinds |= {int} if float in kinds else set()
-        if type(found) not in kinds or (isinstance(found, float) and not math.isfinite(found)):
-            names = " or ".join(sorted(kind.__name__ for kind in kinds))
-            raise InputError(
-                f"{name} is {shown(found) if isinstance(found, str | int | float) else type(found).__name__}; "
-                f"expected {names}."
-            )
+        types = set(get_args(expected) or [expected])
+        types |= {int} if float in types else set()
+        if type(found) not in types or (isinstance(found, float) and not math.isfinite(found)):
+            value = shown(found) if isinstance(found, str | int | float) else type(found).__name__
+            raise InputError(f"{name} is {value}; expected {' or '.join(sorted(each.__name__ for each in types))}.")
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, found: Any) -> None:
-    """Load the state of an optimizer; its settings stay those of the run."""
+    """Load the state of an optimizer from a file; its settings stay as they are."""
     check_like(found, {"state": dict, "param_groups": list}, "optimizer")
-    own = optimizer.state_dict()
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    names = _OPTIMIZER_STATE[type(optimizer)]
     for i, entries in found["state"].items():
         if type(i) is not int or not 0 <= i < len(parameters):
             raise InputError(f"optimizer has no parameter {shown(i)}.")
-        names = _OPTIMIZER_STATE[type(optimizer)]
         like = {name: torch.zeros(()) if name == "step" else parameters[i].detach() for name in names}
         check_like(entries, like, f"optimizer.state[{i}]")
         if any(name in entries and bool((entries[name] < 0).any()) for name in ("step", "exp_avg_sq")):
             raise InputError(f"optimizer.state[{i}] has a negative number of steps, or negative squares.")
-    optimizer.load_state_dict({"state": found["state"], "param_groups": own["param_groups"]})
+    optimizer.load_state_dict(optimizer.state_dict() | {"state": found["state"]})
 
 
 def _check_pickle(path: Path, size: int) -> None:
-    """Refuse a checkpoint that would take all memory or end the interpreter where torch reads it."""
+    """Refuse a checkpoint that would fill the memory or crash the interpreter when torch reads it."""
     with path.open("rb") as file:
-        if file.read(2) == b"PK":
-            with zipfile.ZipFile(path) as archive:
-                members = zip_members(archive, size)
-                for name, member in members.items():
+        if file.peek(2)[:2] == b"PK":
+            with zipfile.ZipFile(file) as archive:
+                for name, member in zip_members(archive, size).items():
                     if name.endswith("data.pkl"):
-                        if member.file_size > _PICKLE_BYTES:
-                            raise InputError(
-                                f"its list of tensors has {member.file_size} bytes. It is damaged or forged."
-                            )
-                        check_structure(_Scan(io.BytesIO(archive.read(member))).load(), member.file_size)
+                        if (n_bytes := member.file_size) > _PICKLE_BYTES:
+                            raise InputError(f"its list of tensors has {n_bytes} bytes. It is damaged or forged.")
+                        check_structure(_StructureUnpickler(io.BytesIO(archive.read(member))).load(), n_bytes)
             return
-        file.seek(0)
         for _ in range(_LEGACY_PICKLES):
-            check_structure(_Scan(file).load(), size)
+            check_structure(_StructureUnpickler(file).load(), size)
             if not file.peek(1):  # a plain pickle, which torch may refuse itself
                 break
 
 
 class _Anything:
-    """Stands for everything that a checkpoint names while its structure is checked; torch decides what it may name."""
+    """Stands for every object that a checkpoint names while its structure is checked; torch checks the names."""
 
     __slots__ = ()
 
-    def __new__(cls, *_arguments: Any) -> Any:
-        return object.__new__(cls)
-
-    def __setstate__(self, state: Any) -> None:
+    def __init__(self, *_arguments: Any) -> None:
         pass
 
-    def __setitem__(self, key: Any, value: Any) -> None:
-        pass
+    __setstate__ = __setitem__ = __init__
 
 
-class _Scan(RestrictedUnpickler):
+class _StructureUnpickler(RestrictedUnpickler):
     """Reads the structure of a pickle without building the objects that it names."""
 
     def find_class(self, module: str, name: str, /) -> Any:

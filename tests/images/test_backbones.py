@@ -78,7 +78,7 @@ def images(size: int, n: int = 2) -> Tensor:
     ],
 )
 @torch.inference_mode()
-def test_a_network_is_what_papers_say(name: str, options: dict[str, int], dim: int, millions: float) -> None:
+def test_a_network_follows_its_equations(name: str, options: dict[str, int], dim: int, millions: float) -> None:
     net = with_statistics(backbones.network(name, **options))
     x = images(20)  # 20, 10, 5: rounding up and down differ
     features = net(x)
@@ -113,7 +113,7 @@ def test_each_stage_is_one_graph_for_the_compiler_and_keeps_its_names(name: str)
     assert list(net.state_dict()) == keys
 
 
-def test_create_gives_a_backbone_that_knows_its_view_and_normalisation() -> None:
+def test_create_gives_a_backbone_with_its_view_and_normalisation() -> None:
     resnet = backbones.create("resnet12", seed=0)
     assert not resnet.module.training
     assert (resnet.name, resnet.dim, resnet.view, resnet.weights) == ("resnet12", 640, View(96, 84), None)
@@ -122,7 +122,7 @@ def test_create_gives_a_backbone_that_knows_its_view_and_normalisation() -> None
     assert backbones.create("resnet12_512", view=View(32, 32), seed=0).view == View(32, 32)
 
 
-def test_weights_follow_the_seed_and_nothing_else() -> None:
+def test_weights_depend_on_the_seed_alone() -> None:
     before = torch.get_rng_state()
     first, again, other = (backbones.create("resnet12_512", seed=seed).module for seed in (3, 3, 4))
     assert torch.equal(torch.get_rng_state(), before)
@@ -164,7 +164,7 @@ def test_drop_block_drops_patches_and_keeps_the_mean() -> None:
     assert DropBlock(0.1)(torch.ones(2, 3, 2, 2)).shape == (2, 3, 2, 2)  # smaller than a patch
 
 
-def test_names_and_options_that_are_not_there() -> None:
+def test_unknown_names_and_options() -> None:
     with pytest.raises(UnknownNameError, match=r"'resnet13'.*Did you mean 'resnet12'"):
         backbones.create("resnet13")
     with pytest.raises(UnknownNameError, match="option of backbone 'resnet12': 'stem_stride'"):
@@ -187,14 +187,14 @@ def test_names_and_options_that_are_not_there() -> None:
         ("timm:resnet18", "timm", "timm"),
     ],
 )
-def test_a_package_that_is_absent(monkeypatch: pytest.MonkeyPatch, name: str, absent: str, extra: str) -> None:
+def test_a_missing_package(monkeypatch: pytest.MonkeyPatch, name: str, absent: str, extra: str) -> None:
     monkeypatch.setitem(sys.modules, absent, None)
     with pytest.raises(MissingExtraError, match=rf"backbone '{name}' needs .*{absent}.*pip install 'a2lp\[{extra}\]'"):
         backbones.create(name)
 
 
 @pytest.mark.parametrize("absent", ["torch", "PIL", "safetensors"])
-def test_images_say_at_the_door_what_they_need(absent: str) -> None:
+def test_importing_images_without_a_package_names_the_extra(absent: str) -> None:
     code = f"import sys; sys.modules[{absent!r}] = None; import a2lp.images.backbones"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
     assert "MissingExtraError: working with images needs" in done.stderr

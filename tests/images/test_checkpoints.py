@@ -131,7 +131,7 @@ def test_s2m2_has_state_and_the_prefix_of_several_gpus(tmp_path: Path, wrn: Stat
     assert found.view == View(92, 80)
 
 
-def test_ours_restores_everything(tmp_path: Path) -> None:
+def test_saved_weights_restore_everything(tmp_path: Path) -> None:
     net = network("wrn28_10", stem_stride=2, seed=5).eval()
     with torch.no_grad():
         net.bn1.running_var.fill_(1e5)  # more than float16 can hold
@@ -159,7 +159,7 @@ def test_ours_restores_everything(tmp_path: Path) -> None:
         create("resnet12", path)
 
 
-def test_full_precision_loses_nothing_and_a_file_is_a_function_of_the_weights(tmp_path: Path) -> None:
+def test_full_precision_is_lossless_and_files_are_reproducible(tmp_path: Path) -> None:
     net = network("resnet12_512", seed=1, dropout=0.1).to(memory_format=torch.channels_last)
     (first,) = save_weights(net, tmp_path / "a.safetensors", about={}, half=False, max_bytes=1 << 30)
     (second,) = save_weights(net, tmp_path / "b.safetensors", about={}, half=False, max_bytes=1 << 30)
@@ -199,10 +199,10 @@ def test_shards_that_do_not_belong_together(tmp_path: Path) -> None:
     assert create("resnet12_512", files[0]).weights
 
 
-def test_what_was_saved_before_under_the_name_is_gone(tmp_path: Path) -> None:
+def test_earlier_files_of_the_same_name_are_removed(tmp_path: Path) -> None:
     path = tmp_path / "w.safetensors"
     other = tmp_path / "w-2.safetensors"
-    other.write_bytes(b"of somebody else")
+    other.write_bytes(b"of another network")
     for seed, max_bytes, n in ((1, 12 << 20, 2), (2, 1 << 30, 1), (3, 5 << 20, 4), (4, 12 << 20, 2)):
         net = network("resnet12_512", seed=seed)
         files = save_weights(net, path, about={}, half=True, max_bytes=max_bytes)
@@ -316,13 +316,13 @@ def test_metadata_that_cannot_be_used(tmp_path: Path, key: str, value: str) -> N
     path = tmp_path / "w.safetensors"
     tensors = {name: tensor for name, tensor in net.state_dict().items() if tensor.ndim}
     safetensors.torch.save_file(tensors, path, {key: value})
-    with pytest.raises(WeightsFileError, match=f"its metadata says {key} = "):
+    with pytest.raises(WeightsFileError, match=f"its metadata has {key} = "):
         create("resnet12_512", path)
-    safetensors.torch.save_file(tensors, path)  # a safetensors file of others says nothing
+    safetensors.torch.save_file(tensors, path)  # other safetensors files have no metadata
     assert backbones.create("resnet12_512", path).view == View(84, 84)
 
 
-def test_what_cannot_be_saved(tmp_path: Path) -> None:
+def test_weights_that_cannot_be_saved(tmp_path: Path) -> None:
     net = network("resnet12_512")
     with pytest.raises(WeightsFileError, match=r"w\.pth must end in \.safetensors"):
         save_weights(net, tmp_path / "w.pth", about={})

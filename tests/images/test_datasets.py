@@ -305,7 +305,7 @@ def test_a_named_dataset_replaces_the_splits_of_packs(tmp_path: Path) -> None:
     assert load(tmp_path, "test", dataset="fc100").classes == standard("fc100").classes["test"]
 
 
-def test_keys_are_paths_under_the_root_and_digests_name_the_content(tmp_path: Path) -> None:
+def test_keys_are_paths_under_the_root_and_digests_are_of_the_content(tmp_path: Path) -> None:
     images = pictures("cub")
     cub_archive(tmp_path, images)
     found = load(tmp_path, "test", dataset="cub")
@@ -320,7 +320,7 @@ def test_keys_are_paths_under_the_root_and_digests_name_the_content(tmp_path: Pa
 
 
 @pytest.mark.parametrize("lay_out", [caches, packs, mosaic_pack, tiered_pickles])
-def test_digests_differ_and_stay(tmp_path: Path, lay_out: Any) -> None:
+def test_digests_are_distinct_and_stable(tmp_path: Path, lay_out: Any) -> None:
     images = pictures("tiered_imagenet" if lay_out is tiered_pickles else "mini_imagenet")
     lay_out(tmp_path, images)
     digests = [[load(tmp_path, "test").digest(row) for row in range(6)] for _ in range(2)]
@@ -388,7 +388,7 @@ def wrong(root: Path, *parts: str, split: str | None = None, dataset: str | None
         assert part in str(caught.value), str(caught.value)
 
 
-def test_a_wrong_layout_shows_what_was_expected_and_what_is_there(tmp_path: Path) -> None:
+def test_a_wrong_layout_shows_the_expected_and_the_actual_tree(tmp_path: Path) -> None:
     write(tmp_path / "birds" / "lists" / "a.txt", b"")
     found = "birds/  (1 inside: lists/)"
     wrong(tmp_path, "no images were found", "CUB_200_2011/images/001.Black", found, dataset="cub")
@@ -451,7 +451,7 @@ def test_names_and_splits_that_do_not_exist(tmp_path: Path) -> None:
         load(tmp_path, "novel")
 
 
-def test_pickles_do_not_run_and_damaged_ones_say_so(tmp_path: Path) -> None:
+def test_pickles_do_not_run_and_damaged_ones_are_refused(tmp_path: Path) -> None:
     class Calls:
         def __reduce__(self) -> Any:
             return os.system, (f"touch {tmp_path / 'it-ran'}",)
@@ -496,7 +496,7 @@ def test_large_pickles_stay_on_disk(tmp_path: Path, dump: Callable[[Any], bytes]
     assert found.source.image(999).shape == (84, 84, 3)
 
 
-def test_damaged_packs_say_so(tmp_path: Path) -> None:
+def test_damaged_packs_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "pack.npz"
     save_pack(path, pictures("cub"), ("val",))
     whole = path.read_bytes()
@@ -554,7 +554,7 @@ def test_every_kind_of_image_becomes_rgb() -> None:
     assert decode(saved(Image.fromarray(red), "MPO", save_all=True, append_images=[]), "x").shape == (8, 8, 3)
 
 
-def test_images_are_turned_as_their_exif_orientation_says() -> None:
+def test_images_are_rotated_by_their_exif_orientation() -> None:
     image = np.repeat(RAMP[:, :, None], 3, axis=2)
     turned = {1: image, 2: image[:, ::-1], 3: image[::-1, ::-1], 4: image[::-1]}
     turned |= {
@@ -570,7 +570,7 @@ def test_images_are_turned_as_their_exif_orientation_says() -> None:
 
 
 def claims(width: int, height: int) -> bytes:
-    """A PNG of a few bytes that says it is large."""
+    """A PNG of a few bytes that claims to be large."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -609,12 +609,12 @@ def test_a_corrupt_image_is_named_and_refused_or_skipped(tmp_path: Path, content
 
 
 @pytest.mark.filterwarnings("ignore:Image size:PIL.Image.DecompressionBombWarning")
-def test_what_pillow_only_warns_about_is_refused() -> None:
+def test_images_that_pillow_only_warns_about_are_refused() -> None:
     with pytest.raises(CorruptImageError, match="it claims 10000 x 10000 pixels"):
         decode(claims(10_000, 10_000), "x")
 
 
-def test_a_file_that_went_away_is_named(tmp_path: Path) -> None:
+def test_a_file_that_was_deleted_is_named(tmp_path: Path) -> None:
     write(tmp_path / "a" / "1.png", png(NOISE))
     found = load(tmp_path)
     (tmp_path / "a" / "1.png").unlink()
@@ -650,10 +650,10 @@ def test_threads_and_the_order_of_rows_change_nothing(tmp_path: Path) -> None:
     many, kept = found.read(rows, View(16, 12), workers=5, on_corrupt="refuse")
     assert np.array_equal(one, many)
     assert np.array_equal(kept, rows)
-    told: list[tuple[int, int]] = []
-    every_one = found.pixels(View(16, 12), workers=2, progress=lambda done, total: told.append((done, total)))
+    calls: list[tuple[int, int]] = []
+    every_one = found.pixels(View(16, 12), workers=2, progress=lambda done, total: calls.append((done, total)))
     assert np.array_equal(every_one[rows], one)
-    assert told[-1] == (400, 400)
+    assert calls[-1] == (400, 400)
     with pytest.raises(InputError, match="workers=0"):
         found.pixels(View(16, 12), workers=0)
 

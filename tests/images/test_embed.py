@@ -93,7 +93,7 @@ def by_hand(files: list[Path], backbone: Backbone, flip: bool) -> np.ndarray:
 
 
 @pytest.mark.parametrize("flip", [False, True])
-def test_the_vectors_are_the_networks(tmp_path: Path, backbone: Backbone, flip: bool) -> None:
+def test_vectors_are_the_output_of_the_network(tmp_path: Path, backbone: Backbone, flip: bool) -> None:
     source = write_images(tmp_path / "images", 7)
     made, embedded = run(tmp_path, source, backbone, flip=flip, about={"split": "val"})
     assert embedded == 7
@@ -135,8 +135,8 @@ from a2lp.images.embed import embed
 cache.SHARD_SECONDS = 0  # a shard for each batch
 backbone = create("resnet12", seed=0, view=View(72, 64))
 source, out, folder = sys.argv[1:]
-say = lambda *what: print(*what, flush=True)
-embed(load(source), backbone, out, device="cpu", batch_size=4, cache=folder, progress=say)
+show = lambda *what: print(*what, flush=True)
+embed(load(source), backbone, out, device="cpu", batch_size=4, cache=folder, progress=show)
 """
 
 
@@ -193,7 +193,7 @@ def test_an_image_is_embedded_once(tmp_path: Path, backbone: Backbone) -> None:
 
 
 def test_weights_that_were_trained_since_they_were_loaded(tmp_path: Path, backbone: Backbone) -> None:
-    """The hash of the file that they came from says nothing of them any more."""
+    """The hash of their file does not identify them any more."""
     source = write_images(tmp_path / "images", 3)
     loaded = dataclasses.replace(backbone, module=copy.deepcopy(backbone.module), weights="sha256:of a file")
     first, _ = run(tmp_path, source, loaded)
@@ -206,7 +206,7 @@ def test_weights_that_were_trained_since_they_were_loaded(tmp_path: Path, backbo
 
 
 @pytest.mark.parametrize("changed", ["flip", "weights", "view"])
-def test_another_way_of_embedding_is_another_vector(tmp_path: Path, backbone: Backbone, changed: str) -> None:
+def test_another_recipe_gives_other_vectors(tmp_path: Path, backbone: Backbone, changed: str) -> None:
     source = write_images(tmp_path / "images", 3)
     first, _ = run(tmp_path, source, backbone, flip=False)
     other = create("resnet12", seed=int(changed == "weights"), view=View(40 if changed == "view" else 36, 32))
@@ -234,7 +234,7 @@ def test_a_damaged_shard_is_named_and_made_again(tmp_path: Path, backbone: Backb
     np.testing.assert_allclose(again.features, whole.features, atol=1e-3)
 
 
-def test_a_vector_that_is_not_finite_is_damage(tmp_path: Path, backbone: Backbone) -> None:
+def test_a_shard_with_a_vector_that_is_not_finite_is_damaged(tmp_path: Path, backbone: Backbone) -> None:
     source = write_images(tmp_path / "images", 6)
     whole, _ = run(tmp_path, source, backbone)
     (shard,) = (tmp_path / "cache").glob("features/*/*.npz")
@@ -258,7 +258,7 @@ def test_embedding_without_a_file(tmp_path: Path, backbone: Backbone) -> None:
     np.testing.assert_array_equal(made.features, written.features)
     assert (made.files, made.classes) == (written.files, written.classes)
     assert made.about == written.about | {"split": "val"}
-    assert made.about["flip"] is True  # as a2lp classify embeds, unless it is told otherwise
+    assert made.about["flip"] is True  # as a2lp classify embeds, by default
 
 
 INTERRUPTED = """
@@ -297,7 +297,7 @@ def test_a_kill_between_features_and_statistics_does_not_stop_the_same_command(
     assert BaseStatistics.load(tmp_path / "out_base.npz").count == 6
 
 
-def test_statistics_of_others_are_not_replaced(tmp_path: Path, backbone: Backbone) -> None:
+def test_other_statistics_are_not_replaced(tmp_path: Path, backbone: Backbone) -> None:
     images = load(write_images(tmp_path / "images", 6))
     other = BaseStatistics.of(np.random.default_rng(0).normal(size=(6, 640)), images.labels)
     other.save(tmp_path / "x_base.npz")
@@ -307,7 +307,7 @@ def test_statistics_of_others_are_not_replaced(tmp_path: Path, backbone: Backbon
     assert BaseStatistics.load(tmp_path / "x_base.npz").same(other)
 
 
-def test_a_file_that_changes_meanwhile_does_not_get_into_the_cache(tmp_path: Path, backbone: Backbone) -> None:
+def test_a_file_that_changes_meanwhile_is_not_cached(tmp_path: Path, backbone: Backbone) -> None:
     source = write_images(tmp_path / "images", 3)
     path = sorted(source.rglob("*.png"))[1]
     before = path.read_bytes()
@@ -346,11 +346,11 @@ def test_corrupt_images_are_refused_or_skipped(tmp_path: Path, backbone: Backbon
     np.testing.assert_allclose(made.features, whole.features[rows], atol=1e-3)
 
 
-def test_nothing_is_replaced_or_begun_in_vain(tmp_path: Path, backbone: Backbone) -> None:
+def test_bad_arguments_are_refused_before_anything_is_written(tmp_path: Path, backbone: Backbone) -> None:
     images = load(write_images(tmp_path / "images", 3))
     cache = tmp_path / "cache"
     (tmp_path / "there_base.npz").touch()
-    for name, options, said in [
+    for name, options, message in [
         ("there.npz", {}, "there_base.npz exists"),
         ("x.parquet", {}, "a2lp convert"),
         ("no/x.npz", {}, "no folder"),
@@ -360,7 +360,7 @@ def test_nothing_is_replaced_or_begun_in_vain(tmp_path: Path, backbone: Backbone
         ("x.npz", {"on_corrupt": "ignore"}, "refuse, skip"),
         ("x.npz", {"cache": tmp_path / "there_base.npz"}, "A2LP_CACHE"),
     ]:
-        with pytest.raises((FeatureFileError, InputError), match=said):
+        with pytest.raises((FeatureFileError, InputError), match=message):
             embed(images, backbone, tmp_path / name, **{"cache": cache} | options)
     assert not cache.exists()
     assert not (tmp_path / "x.npz").exists()
@@ -392,7 +392,7 @@ def test_the_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_cuda_gives_the_same(tmp_path: Path) -> None:
+def test_cuda_gives_the_same_vectors(tmp_path: Path) -> None:
     source = write_images(tmp_path / "images", 9)
     made = [
         run(tmp_path, source, create("resnet12", seed=0), device=device, cache=tmp_path / device)[0].features

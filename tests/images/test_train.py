@@ -32,13 +32,11 @@ from a2lp.images.backbones.resnet import ResNet12
 from a2lp.images.datasets import load
 from a2lp.images.training import Evaluation, TrainConfig, checkpoint, train
 from a2lp.images.training.augment import Normalise, augment, planes, recolour, resample, windows
-from a2lp.images.training.average import Average, recalibrate
 from a2lp.images.training.checkpoint import RunState, read_record
+from a2lp.images.training.loop import Schedule, evaluate
 from a2lp.images.training.loop import _loop as steps_loop
-from a2lp.images.training.loop import evaluate
 from a2lp.images.training.recipes import Classifier, Mix, assemble, draw_mix, loss
-from a2lp.images.training.run import Run
-from a2lp.images.training.schedule import Schedule
+from a2lp.images.training.run import Average, Run, recalibrate
 from a2lp.images.training.validate import embed, nearest_mean
 from a2lp.methods.registry import create as create_method
 from a2lp.tasks.samplers import draw
@@ -164,7 +162,9 @@ def test_a_second_generation_learns_from_the_first(folder, weights, tmp_path):
     before = {name: value.clone() for name, value in run.teacher.state_dict().items()}
     batch = run._batch(0)
     soft = run.teacher.logits(batch.images, None)
-    assert (soft[settings.batch :].argmax(1) == batch.labels[settings.batch :]).float().mean() > 0.5  # it knows them
+    assert (
+        soft[settings.batch :].argmax(1) == batch.labels[settings.batch :]
+    ).float().mean() > 0.5  # it recognises them
     run.step(0, 0.1)
     for name, value in run.teacher.state_dict().items():
         torch.testing.assert_close(value, before[name], rtol=0, atol=0)
@@ -173,7 +173,7 @@ def test_a_second_generation_learns_from_the_first(folder, weights, tmp_path):
     assert result.record["config"]["teacher"] == settings.teacher
 
 
-def test_a_teacher_that_is_not_there_is_named_before_training(folder, tmp_path):
+def test_a_missing_teacher_is_named_before_training(folder, tmp_path):
     with pytest.raises(WeightsFileError, match=r"no-such\.safetensors"):
         train(config(teacher="no-such.safetensors"), load(folder, "train"), None, tmp_path / "out", device="cpu")
 
@@ -244,7 +244,7 @@ def test_a_crop_is_that_part_of_the_image():
     torch.testing.assert_close(corner, image[:, :, : SIDE // 2, SIDE // 2 :])
 
 
-def test_recolouring_is_pillows():
+def test_recolouring_agrees_with_pillow():
     from PIL import ImageEnhance
 
     pixels = torch.randint(30, 120, (1, SIDE, SIDE, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
@@ -259,7 +259,7 @@ def test_recolouring_is_pillows():
 # Averages, validation, schedule
 
 
-def test_the_average_follows_with_its_decay_statistics_too():
+def test_the_average_decays_with_its_statistics():
     net = nn.Sequential(nn.Conv2d(3, 2, 1), nn.BatchNorm2d(2))
     average = Average(net, 0.5)
     before = average.state()
@@ -278,7 +278,7 @@ def test_the_average_follows_with_its_decay_statistics_too():
     torch.testing.assert_close(early.net[0].weight, net[0].weight - 0.1)
 
 
-def test_recalibration_measures_mean_and_variance_of_what_it_is_shown():
+def test_recalibration_sets_mean_and_variance_of_the_batches():
     net = nn.Sequential(nn.BatchNorm2d(3), nn.Dropout(0.5)).eval()
     net[0].running_mean.fill_(9.0)
     x = torch.randn(40, 3, 5, 5, generator=torch.Generator().manual_seed(0))
@@ -315,7 +315,7 @@ def test_embedding_averages_over_the_mirror_image():
     torch.testing.assert_close(embed(net, pixels, normalise)[:1], both / both.norm())
 
 
-def test_the_rate_warms_up_then_falls_by_steps_or_by_the_clock():
+def test_the_rate_warms_up_then_falls_by_steps_or_by_time():
     by_epochs = Schedule(config(epochs=10, warmup=10, lr=0.2, stop=0.5, evaluations=5), steps_per_epoch=10)
     assert by_epochs.lr(0, 0.0) == pytest.approx(0.02)
     assert by_epochs.lr(50, by_epochs.done(50, 0)) == pytest.approx(0.1)
@@ -340,7 +340,7 @@ def test_shipped_configurations_can_be_read(path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "error", "says"),
+    ("settings", "error", "message"),
     [
         ({"minutes": 1}, InputError, "epochs=1 and minutes=1"),
         ({"epochs": -1}, InputError, "epochs=-1 must be a number above 0"),
@@ -365,7 +365,7 @@ def test_shipped_configurations_can_be_read(path):
         ({"views": "32/24"}, InputError, "views='32/24' must be a list"),
         ({"views": [5]}, InputError, "view 5 must be RESIZE/CROP"),
         ({"seed": 2**70}, InputError, "must be a whole number"),
-        ({"evaluation_tasks": 10**9}, InputError, "Give one of 1 to 1000000"),
+        ({"evaluation_tasks": 10**9}, InputError, "must be a whole number from 1 to a million"),
         ({"epochs": 10**400}, InputError, "must be a number above 0, at most a million"),
         ({"lr": 1e308}, InputError, "lr=1e[+]308 must be a number above 0, below 1e38"),
         ({"options": {"seed": 1}}, InputError, "options has 'seed'"),
@@ -373,8 +373,8 @@ def test_shipped_configurations_can_be_read(path):
         ({"b" * 10**5: 1}, UnknownNameError, "unknown setting 'bbb"),
     ],
 )
-def test_bad_settings_are_named(settings, error, says):
-    with pytest.raises(error, match=says):
+def test_bad_settings_are_named(settings, error, message):
+    with pytest.raises(error, match=message):
         config(**settings)
 
 
@@ -389,7 +389,7 @@ BAD_FILES = {
 
 
 @pytest.mark.parametrize("text", BAD_FILES, ids=range(len(BAD_FILES)))
-def test_files_that_are_no_configuration_are_named(tmp_path, text):
+def test_files_that_are_not_configurations_are_named(tmp_path, text):
     path = tmp_path / "config.json"
     path.write_text(text)
     with pytest.raises(InputError, match=rf"config\.json: .*{BAD_FILES[text]}"):
@@ -404,7 +404,7 @@ def test_settings_under_their_former_names():
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "message"),
     [
         ({"views": [f"{SIDE}/{SIDE}", f"{SIDE}/1"]}, "cannot take view 16/1, 1 x 1 pixels"),
         ({"size": 1}, "cannot take size, 1 x 1 pixels"),
@@ -412,8 +412,8 @@ def test_settings_under_their_former_names():
         ({"options": {"drop": 0.1}}, "unknown option"),
     ],
 )
-def test_what_the_network_cannot_take_is_named_before_training(folder, tmp_path, settings, says):
-    with pytest.raises(InputError, match=says):
+def test_sizes_and_options_that_do_not_fit_the_network_are_refused_before_training(folder, tmp_path, settings, message):
+    with pytest.raises(InputError, match=message):
         train(config(**settings), load(folder, "train"), None, tmp_path, device="cpu")
     assert not list(tmp_path.iterdir())
 
@@ -480,11 +480,11 @@ def test_a_run_that_was_killed_ends_with_the_same_weights(folder, unbroken, tmp_
 def test_a_finished_run_is_not_run_again_and_another_one_is_refused(folder, unbroken):
     base = load(folder, "train")
     before = (unbroken / "record.json").stat().st_mtime_ns
-    told = []
-    result = train(config(options={"dropout": 0.1}), base, None, unbroken, device="cpu", progress=told.append)
+    reports = []
+    result = train(config(options={"dropout": 0.1}), base, None, unbroken, device="cpu", progress=reports.append)
     assert (unbroken / "record.json").stat().st_mtime_ns == before
     assert [found.step for found in result.evaluations] == [3, 6, 9]
-    assert [report.note for report in told] == ["checking the images"]
+    assert [report.note for report in reports] == ["checking the images"]
     with pytest.raises(InputError, match=r"of another run: its lr is 0\.1, and this one's is 0\.05"):
         train(config(lr=0.05, options={"dropout": 0.1}), base, None, unbroken, device="cpu")
 
@@ -501,7 +501,7 @@ def test_other_images_are_another_run(folder, unbroken, tmp_path):
 
 
 def test_records_and_checkpoints_of_earlier_versions_are_read(folder, unbroken, tmp_path):
-    """They call evaluations looks."""
+    """Their name for evaluations is ``looks``."""
     for path in sorted((ROOT / "trained").glob("*/record.json")):
         record = read_record(path)
         lines = path.with_name("log.jsonl").read_text().splitlines()
@@ -517,11 +517,11 @@ def test_records_and_checkpoints_of_earlier_versions_are_read(folder, unbroken, 
         shutil.copy(path, tmp_path)
     record = json.loads((unbroken / "record.json").read_text())
     (tmp_path / "record.json").write_text(json.dumps(renamed(record)))
-    settings, base, told = config(options={"dropout": 0.1}), load(folder, "train"), []
+    settings, base, reports = config(options={"dropout": 0.1}), load(folder, "train"), []
     assert "looks" in json.loads((tmp_path / "record.json").read_text())["config"]
-    found = train(settings, base, None, tmp_path, device="cpu", progress=told.append)
+    found = train(settings, base, None, tmp_path, device="cpu", progress=reports.append)
     assert [evaluation.step for evaluation in found.evaluations] == [3, 6, 9]
-    assert [report.note for report in told] == ["checking the images"]  # it is not run again
+    assert [report.note for report in reports] == ["checking the images"]  # it is not run again
 
     identity = {"config": settings.as_json(), "data": record["data"]}
     weights, state = {"a": torch.ones(2)}, RunState(3, 1.0, 3, list(found.evaluations[:1]), None, {"a": torch.ones(2)})
@@ -540,14 +540,14 @@ def test_a_checkpoint_that_is_not_of_this_network_is_named(folder, tmp_path):
     identity = {"config": config().as_json(), "data": {"base": f"{base.name}: 72 images, 6 classes"}}
     identity["data"] |= {"base_sha256": base.fingerprint(), "val": None}
     run = Run(config(), base, None, torch.device("cpu"), 1)
-    for change, says in [
+    for change, message in [
         ({"model": {}}, "tensors.model does not have the entries"),
         ({"optimizer": {}}, "optimizer does not have the entries `state`, `param_groups`"),
         ({"averages": []}, "tensors.averages is not a list of 1"),
         ({"loss_sum": torch.tensor(float("nan"))}, "tensors.loss_sum has values that are not finite"),
     ]:
         checkpoint.write(tmp_path, identity, RunState(), run.tensors() | change)
-        with pytest.raises(WeightsFileError, match=rf"checkpoint\.pt: {says}"):
+        with pytest.raises(WeightsFileError, match=rf"checkpoint\.pt: {message}"):
             train(config(), base, None, tmp_path, device="cpu")
 
 
@@ -569,7 +569,7 @@ def test_a_record_without_its_weights_is_not_a_finished_run(folder, unbroken, tm
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "weights-00001-of-00003.safetensors", "log.jsonl"])
-def test_files_of_others_are_not_replaced(folder, tmp_path, name):
+def test_files_of_other_runs_are_not_replaced(folder, tmp_path, name):
     (tmp_path / name).write_text("mine")
     with pytest.raises(InputError, match=f"holds {name}, which is not of this run"):
         train(config(), load(folder, "train"), None, tmp_path, device="cpu")
@@ -583,13 +583,13 @@ def test_the_last_evaluation_is_made_though_a_checkpoint_takes_the_rest_of_the_t
     assert [found.step for found in state.evaluations] == [state.step]
 
 
-def test_what_a_finished_run_does_not_need_goes(folder, unbroken):
+def test_the_checkpoint_of_a_finished_run_is_removed(folder, unbroken):
     (unbroken / "checkpoint.pt").write_text("left by a kill after the record was written")
     train(config(options={"dropout": 0.1}), load(folder, "train"), None, unbroken, device="cpu")
     assert not (unbroken / "checkpoint.pt").exists()
 
 
-def test_what_a_kill_leaves_of_a_checkpoint_goes(folder, unbroken, tmp_path):
+def test_incomplete_checkpoints_of_killed_runs_are_removed(folder, unbroken, tmp_path):
     (tmp_path / ".checkpoint.pt.123.tmp").write_text("half")
     train(config(options={"dropout": 0.1}), load(folder, "train"), None, tmp_path, device="cpu")
     assert seen(tmp_path) == seen(unbroken)
@@ -626,7 +626,7 @@ def test_the_loss_falls(folder, tmp_path, precision):
     assert result.record["precision"] == precision
 
 
-def test_divergence_is_an_error_that_says_so(folder, tmp_path):
+def test_divergence_is_an_error(folder, tmp_path):
     with pytest.raises(A2LPError, match=r"the loss is (nan|inf) after step"):
         train(config(lr=1e30, warmup=0, evaluations=1), load(folder, "train"), None, tmp_path, device="cpu")
 
@@ -693,7 +693,7 @@ def test_from_images_to_features_without_a_terminal(folder, tmp_path, monkeypatc
     assert done.stdout.count("step") == len(evaluations)
 
     (out / "test_base.npz").rename(tmp_path / "base.npz")
-    (out / "test.npz").rename(out / "test_base.npz")  # somebody's
+    (out / "test.npz").rename(out / "test_base.npz")  # of another run
     refused = subprocess.run([*command, "--minutes", "0.05"], env=environment(), capture_output=True, text=True)
     assert refused.returncode == 2
     assert "test_base.npz exists already" in refused.stderr

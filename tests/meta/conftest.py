@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from a2lp.features import FeatureSet, load
+from a2lp.meta.checkpoint import write_weights
 from a2lp.meta.training import trainable
-from a2lp.meta.weights import write_weights
 
 
 @pytest.fixture(autouse=True)

@@ -170,7 +170,7 @@ def tasks() -> TaskList:
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_a_method_is_its_equations(name: str, tasks: TaskList, moved_weights: Callable[..., Path]) -> None:
+def test_a_method_follows_its_equations(name: str, tasks: TaskList, moved_weights: Callable[..., Path]) -> None:
     features = load("cub").features.astype(np.float64)
     path = moved_weights(name, features.shape[1], 5)
     weights = {key: value.double().numpy() for key, value in load_file(path).items()}

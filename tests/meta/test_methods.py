@@ -45,7 +45,7 @@ def same(found: Any, expected: Any) -> None:
 
 
 @every_method
-def test_order_names_and_company_do_not_matter(name: str, moved_weights: Make) -> None:
+def test_predictions_do_not_depend_on_order_names_or_other_tasks(name: str, moved_weights: Make) -> None:
     path, given = moved_weights(name, 8, 3), arrays()
     whole = solve(name, path, given)
     assert np.isfinite(whole.scores).all()
@@ -65,7 +65,7 @@ def test_order_names_and_company_do_not_matter(name: str, moved_weights: Make) -
 
 @every_method
 @pytest.mark.parametrize("library", [torch.asarray, array_api_strict.asarray])
-def test_any_library_gives_its_own_arrays(name: str, library: Any, moved_weights: Make) -> None:
+def test_any_array_library_gets_its_own_arrays(name: str, library: Any, moved_weights: Make) -> None:
     path, given = moved_weights(name, 8, 3), arrays()
     expected = solve(name, path, given)
     found = solve(name, path, {key: library(x) for key, x in given.items()})

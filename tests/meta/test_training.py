@@ -1,4 +1,4 @@
-"""Training on base classes: it helps on others, is the same every time, and survives a kill."""
+"""Training on base classes helps on novel classes, is reproducible, and continues after a kill."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_every_number_of_a_head_gets_a_gradient(name: str, base: FeatureSet) -> 
         assert parameter.grad is not None and parameter.grad.abs().max() > 0, key
 
 
-def test_the_best_on_validation_classes_is_kept_and_everything_is_written_down(
+def test_the_best_on_validation_classes_is_kept_and_everything_is_recorded(
     base: FeatureSet, novel: FeatureSet, tmp_path: Path
 ) -> None:
     out = tmp_path / "head.safetensors"
@@ -88,7 +88,7 @@ def test_the_best_on_validation_classes_is_kept_and_everything_is_written_down(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["head.safetensors", "last.safetensors"]
 
 
-def test_the_same_again_is_the_same_to_the_bit_and_is_not_run_again(base: FeatureSet, tmp_path: Path) -> None:
+def test_training_is_reproducible_and_a_finished_run_is_not_run_again(base: FeatureSet, tmp_path: Path) -> None:
     config = MetaConfig.of("sib", steps=8, **TINY)
     before = torch.random.get_rng_state()
     evaluations = train(config, base, tmp_path / "a.safetensors")
@@ -107,7 +107,7 @@ def test_the_same_again_is_the_same_to_the_bit_and_is_not_run_again(base: Featur
 
 
 def test_files_of_earlier_versions_are_read(base: FeatureSet, tmp_path: Path) -> None:
-    """They call evaluations looks."""
+    """Their name for evaluations is ``looks``."""
     config, out = MetaConfig.of("sib", steps=4, **TINY), tmp_path / "a.safetensors"
     evaluations = train(config, base, out)
     with safe_open(out, framework="pt") as content:
@@ -190,7 +190,7 @@ def test_weights_with_wrong_metadata_are_named(base: FeatureSet, tmp_path: Path)
         a2lp.create("sib", weights=out)
 
 
-def test_a_killed_command_goes_on_to_the_same_weights(base: FeatureSet, tmp_path: Path) -> None:
+def test_a_killed_command_continues_to_the_same_weights(base: FeatureSet, tmp_path: Path) -> None:
     save(base, tmp_path / "base.npz")
     sizes = ["--ways", "3", "--queries", "5", "--shots", "1,2", "--steps", "120", "--evaluations", "24", "--batch", "2"]
     options = ["meta-train", "sib", "--features", str(tmp_path / "base.npz"), *sizes, "--out"]
@@ -248,7 +248,7 @@ def test_bad_settings_are_named_with_their_rule(change: dict[str, Any], words: l
     assert all(word in str(raised.value) for word in words), raised.value
 
 
-def test_what_cannot_be_trained_or_trained_on(base: FeatureSet, tmp_path: Path) -> None:
+def test_methods_and_features_that_cannot_be_trained(base: FeatureSet, tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match=r"method to train: 'lp'.*can, dpgn, sib, sib_e3bm, tpn_learned"):
         MetaConfig.of("lp")
     config = MetaConfig.of("sib", steps=4, **TINY)
@@ -268,7 +268,7 @@ def test_what_cannot_be_trained_or_trained_on(base: FeatureSet, tmp_path: Path) 
         train(config, base, out)
 
 
-def test_the_command_says_what_it_kept(base: FeatureSet, novel: FeatureSet, tmp_path: Path) -> None:
+def test_the_command_prints_the_best_evaluation(base: FeatureSet, novel: FeatureSet, tmp_path: Path) -> None:
     save(base, tmp_path / "base.npz")
     save(novel, tmp_path / "val.npz")
     out = tmp_path / "tpn.safetensors"
@@ -285,7 +285,7 @@ def test_the_command_says_what_it_kept(base: FeatureSet, novel: FeatureSet, tmp_
 
 
 @pytest.mark.parametrize("name", TRAINABLE)
-def test_what_we_trained_beats_its_untrained_start_on_novel_classes(name: str) -> None:
+def test_shipped_weights_beat_the_untrained_head_on_novel_classes(name: str) -> None:
     """On the bundled features, which come from the network whose base features these were trained on."""
     features, sizes = load("cub"), {"n_way": 5, "n_shot": 1, "n_query": 15, "n_tasks": 200}
     trained = accuracies(name, features, weights=ROOT / "trained" / "meta" / f"{name}.safetensors", **sizes)

@@ -1,9 +1,7 @@
-"""A cache of vectors on disk: a folder for each way of embedding, with shards of vectors inside.
+"""A cache of vectors on disk: a folder for each recipe (backbone, weights, view, ...), with shards of vectors inside.
 
-A vector is looked up by the digest of its image and by the recipe (backbone, weights, view, ...), whose hash names the
-folder. Shards are written once, under a temporary name that is then renamed, and never changed; so a kill at any moment
-leaves whole shards, and several programs may write at the same time. Any part of the cache may be deleted at any time:
-its vectors are then computed again.
+Shards are renamed into place and never changed, so a kill leaves complete shards only, and several programs may write
+at once. Any part of the cache may be deleted at any time: its vectors are then computed again.
 """
 
 from __future__ import annotations
@@ -24,31 +22,25 @@ from a2lp.files import reading, replacing, write_text, writing
 
 NDArray = np.ndarray[Any, Any]
 
-# Work that a kill can cost, beside the batch in flight; shorter, and a large set would leave thousands of shards.
+# A kill loses this much work and the current batch; with less, a large set would leave thousands of shards.
 SHARD_SECONDS = 2.0
 _EXPECTED = "a shard of the cache"
-_REMEDY = (
-    "Embedded images are kept there; choose another folder with --cache DIR or the environment variable A2LP_CACHE."
-)
+_REMEDY = "Choose another folder for embedded images with --cache DIR or the environment variable A2LP_CACHE."
 
 
 class FeatureCache:
-    """The vectors of one recipe.
+    """The vectors of one recipe, ``dim`` numbers each, in a folder of ``root/features``.
 
-    Parameters
-    ----------
-    root : Path
-        The cache; the recipe's folder is made in ``root/features``.
-    recipe : mapping
-        Everything beside the image that decides a vector, as JSON can hold it.
-    dim : int
-        Length of a vector.
+    ``recipe`` is everything beside the image that determines a vector, as JSON can hold it.
     """
 
     def __init__(self, root: Path, recipe: Mapping[str, Any], dim: int) -> None:
         text = json.dumps(recipe, sort_keys=True, allow_nan=False)
         self.folder = root / "features" / hashlib.sha256(text.encode()).hexdigest()[:32]
         self.dim = dim
+        self._digests: list[str] = []
+        self._vectors: list[NDArray] = []
+        self._written = time.monotonic()
         with writing(self.folder, _REMEDY):
             self.folder.mkdir(parents=True, exist_ok=True)
         write_text(self.folder / "recipe.json", text + "\n", _REMEDY)  # for people who read the folder
@@ -61,20 +53,30 @@ class FeatureCache:
             try:
                 found |= self._read(shard, wanted)
             except FeatureFileError as error:
-                warnings.warn(
-                    f"{error} Its images are embedded again. Delete it, and this note will not come back.",
-                    A2LPWarning,
-                    stacklevel=2,
-                )
+                message = f"{error} Its images are embedded again. Delete it to avoid this warning."
+                warnings.warn(message, A2LPWarning, stacklevel=2)
         return found
 
     def put(self, digests: Sequence[str], vectors: NDArray) -> None:
-        """Add a shard."""
+        """Write a shard."""
         names = np.array(digests, dtype=np.bytes_)
         name = hashlib.sha256(names.tobytes() + vectors.tobytes()).hexdigest()[:32]
         path = self.folder / f"{name}.npz"
         with writing(path, _REMEDY), replacing(path) as temporary, temporary.open("wb") as file:
             np.savez(file, digests=names, vectors=vectors)
+
+    def add(self, digests: Sequence[str], vectors: NDArray) -> None:
+        """Collect the vectors of a batch, and write a shard every few seconds; call ``flush`` after the last."""
+        self._digests += digests
+        self._vectors.append(vectors)
+        if time.monotonic() - self._written >= SHARD_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the vectors that were collected since the last shard."""
+        if self._digests:
+            self.put(self._digests, np.concatenate(self._vectors))
+        self._digests, self._vectors, self._written = [], [], time.monotonic()
 
     def _read(self, shard: Path, wanted: set[str]) -> dict[str, NDArray]:
         with reading(shard, _EXPECTED):
@@ -91,31 +93,3 @@ class FeatureCache:
                 raise InputError("it has a vector that is not finite.")
             # indexing copies: the rest of the shard is not kept in memory
             return dict(zip((digests[row] for row in rows), vectors[rows], strict=True))
-
-
-class ShardWriter:
-    """Collects vectors and puts them into a cache every few seconds and at the end, also where that is an error."""
-
-    def __init__(self, cache: FeatureCache) -> None:
-        self._cache = cache
-        self._digests: list[str] = []
-        self._vectors: list[NDArray] = []
-        self._written = time.monotonic()
-
-    def add(self, digests: Sequence[str], vectors: NDArray) -> None:
-        """Take the vectors of a batch."""
-        self._digests += digests
-        self._vectors.append(vectors)
-        if time.monotonic() - self._written >= SHARD_SECONDS:
-            self._write()
-
-    def __enter__(self) -> ShardWriter:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._write()
-
-    def _write(self) -> None:
-        if self._digests:
-            self._cache.put(self._digests, np.concatenate(self._vectors))
-        self._digests, self._vectors, self._written = [], [], time.monotonic()

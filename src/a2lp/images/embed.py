@@ -1,4 +1,4 @@
-"""Images to feature vectors; vectors are kept in a cache, so an interrupted run continues where it stopped."""
+"""From images to feature vectors, with a cache: an interrupted run continues where it stopped."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ from a2lp.features import FeatureSet, save
 from a2lp.features.statistics import BaseStatistics
 from a2lp.files import cache_folder, check_target, exists, writing
 from a2lp.images.backbones import Backbone
-from a2lp.images.cache import FeatureCache, ShardWriter
+from a2lp.images.cache import FeatureCache
 from a2lp.images.datasets import ImageSet
-from a2lp.images.datasets.image_set import OnCorrupt
-from a2lp.images.datasets.memory import check_memory
+from a2lp.images.datasets.image_set import OnCorrupt, check_memory
 from a2lp.images.forward import choose_device, forward_function
 
 NDArray = np.ndarray[Any, Any]
@@ -35,7 +34,7 @@ Read = tuple[NDArray, NDArray]  # pixels (n, h, w, 3), and their rows
 Progress = Callable[[str, int, int], None]
 """Called with the step (``"looking up"`` or ``"embedding"``), the images done, and their total."""
 
-# Increase it when the same image, backbone and view would give other numbers, so that old caches are not used.
+# Increase it when the same image, backbone and view give other vectors, so that old caches are not used.
 PIPELINE = 1
 
 
@@ -52,9 +51,9 @@ def embed_images(
     about: dict[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> FeatureSet:
-    """Embed images. Those whose vectors are in the cache are only hashed.
+    """Embed images. Images whose vectors are in the cache are only hashed.
 
-    A run that was killed continues when it is started again: vectors go into the cache every two seconds.
+    Vectors go into the cache every two seconds, so a run that was killed continues when it is started again.
 
     Parameters
     ----------
@@ -65,16 +64,15 @@ def embed_images(
     device : str
         A torch device, or ``"auto"``: CUDA if available, else the CPU.
     batch_size : int
-        How many images are decoded and held at a time.
+        The number of images that are decoded and held at a time.
     workers : int
         Threads that decode images, while the network works on the previous batch.
     on_corrupt : {"refuse", "skip"}
-        What to do with an image that cannot be read: raise an error that names it, or leave it out and list it in
-        ``about["skipped"]``.
+        Whether an image that cannot be read raises an error, or is left out and listed in ``about["skipped"]``.
     flip : bool
         Whether a vector is the mean over the image and its mirror image: twice the time, and better features.
     cache : path, optional
-        Where vectors are kept; ``cache_folder()`` if not given.
+        The folder of the cache; ``cache_folder()`` if not given.
     about : dict, optional
         Further entries of the set's ``about``: ``split``, ``source``, ...
     progress : callable, optional
@@ -83,10 +81,14 @@ def embed_images(
     Returns
     -------
     FeatureSet
-        float16; ``about`` has everything that decides the vectors, ``flip`` included.
+        float16; ``about`` has everything that determines the vectors, ``flip`` included.
     """
-    report = progress or _ignore
-    _check(images, batch_size, workers, on_corrupt)
+    report = progress or (lambda step, done, total: None)
+    if len(images) == 0:
+        raise InputError(f"{images.name!r} has no images. Choose another set or split.")
+    require_whole("batch_size", batch_size, 1, "64 is usual.")
+    require_whole("workers", workers, 1, "It is the number of threads that decode.")
+    require_name("choice for corrupt images", on_corrupt, ("refuse", "skip"))
     side = backbone.view.output
     check_memory(f"two batches of {batch_size} images of {side} x {side} pixels", 2 * batch_size * side * side * 3)
     forward = forward_function(backbone, choose_device(device), flip)
@@ -98,20 +100,24 @@ def embed_images(
     missing = {digest: row for row, digest in enumerate(digests) if digest and digest not in vectors}
     read = partial(images.read, view=backbone.view, workers=workers, on_corrupt=on_corrupt)
     report("embedding", 0, len(missing))
-    with ShardWriter(store) as shards:
+    try:
         for done, (pixels, rows) in enumerate(_read_ahead(read, list(missing.values()), batch_size), start=1):
-            made = forward(pixels)
-            _check_finite(made, rows, images)
+            new = forward(pixels)
+            _check_finite(new, rows, images)
             names = [str(digests[row]) for row in rows]
-            vectors |= zip(names, made, strict=True)
-            shards.add(names, made)
+            vectors |= zip(names, new, strict=True)
+            store.add(names, new)
             report("embedding", min(done * batch_size, len(missing)), len(missing))
-    known = {"weights": backbone.weights, "versions": _versions()} | recipe
-    return _gather(images, digests, vectors, (about or {}) | known)
+    finally:
+        store.flush()
+    versions = {"a2lp": __version__, "python": platform.python_version(), "numpy": np.__version__}
+    versions |= {"torch": str(torch.__version__), "pillow": PIL.__version__}
+    origin = {"weights": backbone.weights, "versions": versions} | recipe
+    return _gather(images, digests, vectors, (about or {}) | origin)
 
 
 def embed(images: ImageSet, backbone: Backbone, out: str | Path, *, force: bool = False, **options: Any) -> FeatureSet:
-    """Embed images and write them as a feature file; with labels, base statistics beside it, as NAME_base.npz.
+    """Embed images, write a feature file and return its content; with labels, also write statistics, NAME_base.npz.
 
     Parameters
     ----------
@@ -121,11 +127,6 @@ def embed(images: ImageSet, backbone: Backbone, out: str | Path, *, force: bool 
         The .npz file to write.
     force : bool
         Whether existing files are replaced.
-
-    Returns
-    -------
-    FeatureSet
-        What was written.
     """
     out, base = Path(out), base_path(Path(out))
     check_targets(out, labels=images.labels is not None, dim=backbone.dim, force=force)
@@ -133,33 +134,22 @@ def embed(images: ImageSet, backbone: Backbone, out: str | Path, *, force: bool 
     if features.labels is not None:
         statistics = BaseStatistics.of(features.features, features.labels)
         statistics.save(base, force=force or _holds(base, statistics.same))
-    # last: a kill before this leaves nothing that would stop the same command
+    # last: a kill before this leaves nothing that the same command would refuse to replace
     save(features, out, force=force)
     return features
 
 
 def base_path(out: Path) -> Path:
-    """Where the base statistics of a feature file are written: NAME_base.npz beside NAME.npz."""
+    """The file of base statistics beside a feature file: NAME_base.npz beside NAME.npz."""
     return out.with_name(f"{out.stem}_base.npz")
 
 
-def _check(images: ImageSet, batch_size: int, workers: int, on_corrupt: str) -> None:
-    if len(images) == 0:
-        raise InputError(f"{images.name!r} has no images. Choose another set or split.")
-    require_whole("batch_size", batch_size, 1, "64 is usual.")
-    require_whole("workers", workers, 1, "It is the number of threads that decode.")
-    require_name("choice for corrupt images", on_corrupt, ("refuse", "skip"))
-
-
 def check_targets(out: Path, *, labels: bool, dim: int | None = None, force: bool = False) -> None:
-    """Refuse at the start of ``embed`` what would be refused at its end.
-
-    Statistics without features may be what an interrupted run left. Those of ``dim`` dimensions are accepted here, and
-    compared with the new ones at the end.
-    """
+    """Refuse files before embedding that could not be written after it."""
     check_target(out, (".npz",), "a file of features (`a2lp convert` makes other kinds)", force=force)
     with writing(out), TemporaryFile(dir=out.parent):
         pass
+    # statistics of an interrupted run are accepted here, and compared with the new ones at the end
     if labels and not _holds(base_path(out), lambda found: dim in (None, len(found.mean))):
         check_target(base_path(out), (), "a file of statistics", force=force)
 
@@ -173,12 +163,16 @@ def _holds(path: Path, condition: Callable[[BaseStatistics], bool]) -> bool:
 
 
 def _recipe(backbone: Backbone, flip: bool) -> dict[str, Any]:
-    """Everything beside the image that decides a vector: the key of the cache, and a part of the set's ``about``."""
+    """Everything beside the image that determines a vector: the key of the cache, and a part of ``about``."""
+    digest = hashlib.sha256()
+    for name, tensor in backbone.module.state_dict().items():
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return {
         "backbone": backbone.name,
         "options": getattr(backbone.module, "options", {}),
-        # of the weights as they are, not of the file that they once came from: they may have been trained since
-        "state": f"sha256:{_state_hash(backbone.module)}",
+        # of the current weights, not of the file that they were loaded from: they may have been trained since
+        "state": f"sha256:{digest.hexdigest()}",
         "view": asdict(backbone.view),
         "mean": list(backbone.mean),
         "std": list(backbone.std),
@@ -188,30 +182,8 @@ def _recipe(backbone: Backbone, flip: bool) -> dict[str, Any]:
     }
 
 
-def _state_hash(module: torch.nn.Module) -> str:
-    digest = hashlib.sha256()
-    for name, tensor in module.state_dict().items():
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "a2lp": __version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "torch": str(torch.__version__),
-        "pillow": PIL.__version__,
-    }
-
-
-def _ignore(what: str, done: int, total: int) -> None:
-    """No progress is shown."""
-
-
 def _digests(images: ImageSet, workers: int, on_corrupt: OnCorrupt, report: Progress) -> list[str | None]:
-    """Each image's digest; None for a file that cannot be read, if those are skipped."""
+    """The digest of each image; None for a file that cannot be read, if those are skipped."""
 
     def digest(row: int) -> str | None:
         try:
@@ -231,7 +203,7 @@ def _digests(images: ImageSet, workers: int, on_corrupt: OnCorrupt, report: Prog
 
 
 def _read_ahead(read: Callable[[Sequence[int]], Read], rows: Sequence[int], batch_size: int) -> Iterator[Read]:
-    """One batch after the other; while the caller works on one, the next is read."""
+    """Batches of rows; the next one is read while the caller works on one."""
     with ThreadPoolExecutor(1) as reader:
         ahead: deque[Future[Read]] = deque()
         for start in range(0, len(rows), batch_size):
@@ -259,11 +231,8 @@ def _gather(
     skipped = [images.files[row] for row, digest in enumerate(digests) if digest not in vectors]
     if not rows:
         raise InputError(f"none of the {len(images)} images of {images.name!r} can be read, such as {skipped[0]}.")
-    return FeatureSet(
-        np.stack([vectors[str(digests[row])] for row in rows]),
-        labels=None if images.labels is None else images.labels[rows],
-        classes=images.classes,
-        files=tuple(images.files[row] for row in rows),
-        name=images.name,
-        about=about | {"images": len(rows), "skipped": skipped},
-    )
+    features = np.stack([vectors[str(digests[row])] for row in rows])
+    labels = None if images.labels is None else images.labels[rows]
+    files = tuple(images.files[row] for row in rows)
+    about |= {"images": len(rows), "skipped": skipped}
+    return FeatureSet(features, labels, classes=images.classes, files=files, name=images.name, about=about)

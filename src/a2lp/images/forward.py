@@ -10,11 +10,12 @@ import torch
 
 from a2lp.checks import shown
 from a2lp.errors import InputError
+from a2lp.files import reason
 from a2lp.images.backbones import Backbone
 
 NDArray = np.ndarray[Any, Any]
 
-# On a CPU, a batch passes through the network a few images at a time, and the activations stay below the size from
+# On a CPU, a batch passes through the network a few images at a time, so that activations stay below the size from
 # which the C library gets fresh pages for every layer: with 64 images of 224 x 224, that takes twice as long as the
 # network itself.
 CPU_PIXELS = 2 * 224 * 224
@@ -28,9 +29,8 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.zeros(1, device=device).cpu()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = " ".join(str(error).split())[:120].rstrip(".")
         raise InputError(
-            f"device={shown(name)} cannot be used ({reason}). Choose auto, cpu, or cuda on a GPU."
+            f"device={shown(name)} cannot be used ({reason(error)}). Choose auto, cpu, or cuda on a GPU."
         ) from error
     return device
 
@@ -46,15 +46,15 @@ def forward_function(backbone: Backbone, device: torch.device, flip: bool) -> Ca
     def forward(pixels: NDArray) -> NDArray:
         n, height, width, _ = pixels.shape
         step = max(1, CPU_PIXELS // (height * width)) if device.type == "cpu" else max(1, n)
-        parts = [torch.empty(0, backbone.dim, device=device)]  # alone where all images of a batch were skipped
+        parts = [torch.empty(0, backbone.dim, device=device)]  # the result if all images of a batch were skipped
         with torch.inference_mode():
             for start in range(0, n, step):
-                # (n, 3, h, w) whose memory stays (n, h, w, 3): torch's channels_last, as the network's
+                # (n, 3, h, w) with the memory of (n, h, w, 3): channels_last, as the network's
                 x = torch.from_numpy(pixels[start : start + step]).to(device).permute(0, 3, 1, 2)
                 x = (x.float() - mean) / std
                 y = module(x)
                 parts.append((y + module(x.flip(-1))) / 2 if flip else y)
-            made: NDArray = torch.cat(parts).half().cpu().numpy()
-        return made
+            vectors: NDArray = torch.cat(parts).half().cpu().numpy()
+        return vectors
 
     return forward

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from a2lp.checks import shown
 from a2lp.errors import InputError
@@ -18,7 +19,7 @@ class View:
     resize, crop : int
         In pixels; ``crop`` is at most ``resize``.
     size : int, optional
-        What the network gets is ``size`` x ``size``; left out, the crop stays as it is.
+        The side of the network's input; ``crop`` if not given.
 
     Examples
     --------
@@ -46,12 +47,12 @@ class View:
 
     @property
     def output(self) -> int:
-        """The side of the square that comes out."""
+        """The side of the network's input."""
         return self.crop if self.size is None else self.size
 
     @classmethod
-    def parse(cls, text: str) -> View:
+    def parse(cls, text: Any) -> View:
         """A view from ``RESIZE/CROP`` or ``RESIZE/CROP/SIZE``, as ``str`` writes it."""
-        if not re.fullmatch(r"[0-9]{1,5}/[0-9]{1,5}(/[0-9]{1,5})?", text):
+        if not isinstance(text, str) or not re.fullmatch(r"[0-9]{1,5}/[0-9]{1,5}(/[0-9]{1,5})?", text):
             raise InputError(f"view {shown(text)} must be RESIZE/CROP or RESIZE/CROP/SIZE in pixels, such as 96/84.")
         return cls(*map(int, text.split("/")))

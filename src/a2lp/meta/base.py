@@ -1,6 +1,4 @@
-"""The base of trained methods: a head (a small torch network on frozen features), its weights, and the conversion from
-any array library to torch and back.
-"""
+"""The base of methods with a head: a small torch network on frozen features, trained on base classes."""
 
 from __future__ import annotations
 
@@ -13,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from a2lp.arrays import Array, chunks, is_torch, like, namespace, one_hot, to_numpy
-from a2lp.checks import require_whole, shown
+from a2lp.arrays import chunks, is_torch, like, namespace, one_hot, to_numpy
+from a2lp.checks import shown, whole
 from a2lp.errors import InputError, ShapeError
-from a2lp.meta.weights import HeadWeights, read_weights
+from a2lp.meta.checkpoint import HeadWeights, read_weights
 from a2lp.methods.base import Method, Outcome, Points, scored
 from a2lp.tasks.batch import TaskBatch
 
@@ -30,45 +28,21 @@ class Episode(NamedTuple):
 
 
 class Head(nn.Module, ABC):  # type: ignore[misc]
-    """The part of a method that is trained: tasks in, logits of all unlabelled points out.
+    """The part of a method that is trained: from tasks to logits of all unlabelled points.
 
     A head is made for vectors of ``n_dims`` dimensions and, if ``fixed_way`` is set, for ``n_way`` classes. It must not
-    mix the tasks of a batch: with batch norm over tasks, the answer to a task would depend on the others.
+    mix the tasks of a batch, as batch norm over tasks would.
     """
 
     fixed_way: ClassVar[bool] = False
-
-    @abstractmethod
-    def __init__(self, n_dims: int, n_way: int) -> None:
-        super().__init__()
 
     @abstractmethod
     def forward(self, episode: Episode) -> Tensor:
         """Logits (b, m, c)."""
 
     def loss(self, episode: Episode, targets: Tensor) -> Tensor:
-        """The training loss; cross-entropy of the queries (b, m) unless a head has its own."""
+        """The training loss: by default, the cross-entropy of the queries (b, m)."""
         return nn.functional.cross_entropy(self(episode).flatten(0, 1), targets.flatten())
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """The default settings of a head's training.
-
-    Attributes
-    ----------
-    optimizer : {"sgd", "adamw"}
-        SGD has Nesterov's momentum 0.9.
-    lr, weight_decay : float
-    steps, batch : int
-        Steps, and episodes of a step.
-    """
-
-    optimizer: str
-    lr: float
-    weight_decay: float
-    steps: int
-    batch: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,31 +54,27 @@ class MetaMethod(Method):
     weights : str or Path, optional
         A file that ``a2lp meta-train`` wrote. None: the untrained head.
     seed : int
-        Of the untrained head, where it is random.
+        Of the untrained head, if it is random.
     """
 
     head: ClassVar[type[Head]]
-    recipe: ClassVar[Recipe]
-    block: ClassVar[int] = 256  # tasks that the head sees at a time
+    recipe: ClassVar[dict[str, Any]]  # settings of its training, as in ``MetaConfig``
+    block: ClassVar[int] = 256  # tasks that go through the head at a time
+    trained: ClassVar[HeadWeights | None] = None  # the content of the file ``weights``; set for each instance
 
     weights: str | Path | None = None
-    seed: int = 0
+    seed: int = whole(0, 0, "It seeds the untrained head only.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_whole("seed", self.seed, 0, "It decides the untrained head only.")
-        trained = None if self.weights is None else self._read(self.weights)
-        object.__setattr__(self, "_trained", trained)  # not a field: the file's name stands for it
-
-    @property
-    def trained(self) -> HeadWeights | None:
-        """The content of the file of weights; None without one."""
-        found: HeadWeights | None = getattr(self, "_trained", None)
-        return found
+        if self.weights is not None:
+            if not isinstance(self.weights, str | Path):
+                raise InputError(f"weights={shown(self.weights)} must be the name of a file of `a2lp meta-train`.")
+            object.__setattr__(self, "trained", read_weights(self.weights, self.head))
 
     @property
     def uses_base(self) -> bool:
-        """Weights were trained on base classes."""
+        """Whether it uses base classes: weights were trained on them."""
         return self.reads_statistics or self.weights is not None
 
     def answer(self, head: Head, episode: Episode, n_query: int) -> Tensor:
@@ -116,13 +86,6 @@ class MetaMethod(Method):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             return self.head(n_dims, n_way)
-
-    def _read(self, path: str | Path) -> HeadWeights:
-        if not isinstance(path, str | Path):
-            raise InputError(f"weights={shown(path)} must be the name of a file that `a2lp meta-train` wrote, or None.")
-        found = read_weights(path, self.head.__name__)
-        found.check_fits(self.head)  # here, not at the first task
-        return found
 
     def _check(self, batch: TaskBatch) -> None:
         trained = self.trained
@@ -143,32 +106,25 @@ class MetaMethod(Method):
 
     def _solve(self, points: Points) -> Outcome:
         episode = as_episode(points)
-        head = self._head_like(episode.rest, points.n_classes)
+        head = self.new_head(episode.rest.shape[-1], points.n_classes)
+        if self.trained is not None:
+            head.load_state_dict(self.trained.tensors)
+        head.to(episode.rest.device, episode.rest.dtype)
         with torch.no_grad():
             parts = [
                 self.answer(head, Episode(*(x[part] for x in episode)), points.n_query)
                 for part in chunks(len(episode.rest), self.block)
             ]
             scores = torch.cat(parts) / self.tau
-        return scored(_back(scores, points.support), engine="torch", reason="its network is torch's")
-
-    def _head_like(self, vectors: Tensor, n_way: int) -> Head:
-        """The head in the dtype and on the device of some vectors."""
-        head = self.new_head(vectors.shape[-1], n_way)
-        if self.trained is not None:
-            head.load_state_dict(self.trained.tensors)
-        head.to(vectors.device, vectors.dtype)
-        return head
+        if not is_torch(namespace(points.support)):
+            scores = like(scores.numpy(), points.support)
+        return scored(scores, engine="torch", reason="its network is torch's")
 
 
 def as_episode(points: Points) -> Episode:
-    """A block of tasks of any array library as torch tensors; torch's own stay where they are."""
+    """A block of tasks of any array library as torch tensors; torch tensors stay on their device."""
     arrays: list[Any] = [points.support, points.rest, points.codes]
     if not is_torch(namespace(points.support)):
-        arrays = [torch.from_numpy(np.array(to_numpy(x))) for x in arrays]  # a copy: torch wants writable memory
+        arrays = [torch.from_numpy(np.array(to_numpy(x))) for x in arrays]  # a copy: torch needs writable memory
     support, rest, codes = arrays
     return Episode(support, one_hot(codes, points.n_classes, support.dtype), rest)
-
-
-def _back(scores: Tensor, reference: Array) -> Array:
-    return scores if is_torch(namespace(reference)) else like(scores.numpy(), reference)

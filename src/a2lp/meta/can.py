@@ -1,38 +1,37 @@
 """CAN: Hou, Chang, Ma, Shan and Chen, "Cross attention network for few-shot classification", NeurIPS 2019.
 
-Each pair of a class and a point is compared with an attention of its own, from a small network whose input is where the
-two agree. Then the most confident queries join the support with their predicted labels, twice, and all are scored again
-(the authors' transductive step, ``top_k`` here). Assumes no class marginal.
+Each pair of a class and a point is compared with an attention of its own, computed by a small network from the product
+of the two. Then the most confident queries join the support with their predicted labels, twice, and all are scored
+again (the authors' transductive step, ``top_k`` here). Assumes no class marginal.
 
-Where we differ from the authors' code: they attend to the 36 places of a feature map, and pooled vectors have none, so
-the attention here is over channels, from the products of the two unit vectors, channel by channel, in the place of
-correlations between places. A product is the same seen from either side, so class and query share one attention. It
-is 1 + d softmax (theirs: 1 + softmax(. / 0.025) over places), so that its mean does not depend on d. Only the
-comparison is trained, by cross-entropy on episodes: their second loss, over all base classes, shapes the backbone,
-which is frozen here. Logits are 15 cos, not 7 cos: with fixed vectors, a small scale rewards attention that pulls
-cosines apart, whether or not it puts them in a better order. Batch norm is left out.
+Differences from the authors' code: pooled vectors have no positions, so the attention is over channels, from the
+products of the two unit vectors, instead of over the 36 positions of a feature map, from correlations. A product is
+symmetric, so class and query share one attention. It is 1 + d softmax (theirs: 1 + softmax(. / 0.025) over positions),
+so that its mean does not depend on d. Only the comparison is trained, by cross-entropy on episodes: their second loss,
+over all base classes, is for the backbone, which is frozen here. Logits are 15 cos, not 7 cos: with fixed vectors, a
+small scale rewards attention that separates cosines without ranking them better. There is no batch norm.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from a2lp.checks import require_number
-from a2lp.meta.base import Episode, Head, MetaMethod, Recipe
+from a2lp.checks import number
+from a2lp.meta.base import Episode, Head, MetaMethod
 
 SCALE = 15.0  # of the cosines
 HIDDEN = 32
 
 
 class CANHead(Head):
-    """Which channels count for a class and a point; before training, all of them alike."""
+    """The attention to channels for a class and a point; before training, it is uniform."""
 
     def __init__(self, n_dims: int, n_way: int) -> None:
-        super().__init__(n_dims, n_way)
+        super().__init__()
         self.hidden = nn.Linear(n_dims, HIDDEN)
         self.attention = nn.Linear(HIDDEN, n_dims)
         nn.init.zeros_(self.attention.weight)
@@ -49,7 +48,7 @@ class CANHead(Head):
         points = F.normalize(points, dim=-1)[:, :, None]  # (b, m, 1, d)
         agreement = classes * points  # (b, m, c, d)
         n_dims = agreement.shape[-1]
-        # times d: products of unit vectors are of the size of 1 / d
+        # times d: products of unit vectors have the order of 1 / d
         found = self.attention(F.relu(self.hidden(n_dims * agreement)))
         weights = (1 + n_dims * found.softmax(-1)).square()
         cross = (weights * agreement).sum(-1)
@@ -58,7 +57,7 @@ class CANHead(Head):
 
 
 def class_sums(labels: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
-    """Sums (b, c, d) and numbers (b, c, 1) of each class' points."""
+    """Sums (b, c, d) and numbers (b, c, 1) of the points of each class."""
     return labels.mT @ points, labels.sum(1)[..., None]
 
 
@@ -69,19 +68,15 @@ class CAN(MetaMethod):
     Parameters
     ----------
     share : float
-        Of the queries, how many join the support in each round; there are as many rounds as this share goes into 1.
+        The part of the queries that joins the support in each round; there are 1 / share rounds, rounded down.
     """
 
     head: ClassVar[type[Head]] = CANHead
-    recipe: ClassVar[Recipe] = Recipe("adamw", lr=1e-4, weight_decay=0.1, steps=200, batch=16)
+    recipe: ClassVar[dict[str, Any]] = {"lr": 1e-4, "weight_decay": 0.1, "steps": 200, "batch": 16}
     block: ClassVar[int] = 16  # an attention for each class and point takes memory
 
     preprocess: str = "none"
-    share: float = 35 / 75
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_number("share", self.share, "above 0 and at most 1", lambda v: 0 < v <= 1, "The authors use 35/75.")
+    share: float = number(35 / 75, "above 0 and at most 1", "The authors use 35/75.")
 
     def answer(self, head: Head, episode: Episode, n_query: int) -> Tensor:
         """Logits after the most confident queries have joined."""

@@ -1,35 +1,33 @@
 """DPGN: Yang, Li, Zhang, Zhou, Zhou and Liu, "DPGN: distribution propagation graph network for few-shot learning",
 CVPR 2020.
 
-Two graphs over all points of a task refine each other: one compares vectors, the other compares how points are related
-to the supports ("distributions"), and vectors are mixed along its edges. After the last round, a query's edges to the
-supports are its answer. Assumes no class marginal.
+Two graphs over all points of a task refine each other: one compares vectors, the other compares the relations of points
+to the supports ("distributions"), and vectors are mixed along its edges. After the last round, the edges of a query to
+the supports are its prediction. Assumes no class marginal.
 
-Where we differ from the authors' code: the backbone is frozen, and a linear layer takes the place of the embedding that
-they train with it; three rounds of 32 dimensions, theirs are six of 128. What acts on distributions is shared over
-supports, where theirs is a layer with an input for each: so any number of classes and shots works, in any order.
-Their tasks have one query for each class, in training and in their results; here they have any number (15 in training),
-which are all linked at the start. With that many points an edge that is normalised over its row is small,
-so the loss of edges is taken before they are normalised, and the cross-entropy of the answer is added to it. Layer norm
-keeps vectors in size where they have batch norm and dropout. They chose the round of training on test classes; here
-validation classes are for that.
+Differences from the authors' code: the backbone is frozen, and a linear layer replaces the embedding that they train
+with it; there are three rounds of 32 dimensions instead of six of 128. The layers on distributions are shared over
+supports, instead of having an input for each, so any number and order of classes and shots works. Their tasks have one
+query for each class; here they have any number (15 in training), all linked at the start. With that many points,
+normalised edges are small, so their loss is taken before they are normalised, and the cross-entropy of the prediction
+is added. Layer norm replaces batch norm and dropout. Training is stopped on validation classes, theirs on test classes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from a2lp.meta.base import Episode, Head, MetaMethod, Recipe
+from a2lp.meta.base import Episode, Head, MetaMethod
 
 ROUNDS = 3
 WIDTH = 32
 HIDDEN = 32
-_EARLY = 0.2  # weight of the losses of all rounds but the last; the authors', like the two that follow
+_EARLY = 0.2  # weight of the losses of all rounds but the last, as in the authors' code, like the next two
 _DISTRIBUTION_LOSS = 0.1
 _NODE_LOSS = 0.1
 
@@ -49,20 +47,18 @@ class DPGNHead(Head):
     """The two graphs."""
 
     def __init__(self, n_dims: int, n_way: int) -> None:
-        super().__init__(n_dims, n_way)
+        super().__init__()
         self.embed = nn.Linear(n_dims, WIDTH)
         self.rounds = nn.ModuleList(_Round(last=i == ROUNDS - 1) for i in range(ROUNDS))
 
     def forward(self, episode: Episode) -> Tensor:
-        """The log of how much of a query's edges goes to each class' supports (b, m, c)."""
-        s = episode.support.shape[1]
-        return log_mass(self.run(episode)[0][:, s:, :s], episode.labels)
+        """The log of the part of a query's edges to the supports of each class (b, m, c)."""
+        return self.run(episode)[0]
 
     def loss(self, episode: Episode, targets: Tensor) -> Tensor:
-        """Edges of both graphs, and nearness of vectors to supports of their class, over all rounds."""
+        """The losses of the edges of both graphs and of distances to supports, over all rounds."""
         s = episode.support.shape[1]
-        edges, rounds = self.run(episode)
-        answer = log_mass(edges[:, s:, :s], episode.labels)
+        logits, rounds = self.run(episode)
         codes = torch.cat([episode.labels.argmax(-1), targets], dim=1)  # (b, n)
         same = (codes[:, s:, None] == codes[:, None, :]).to(episode.rest.dtype)  # (b, m, n)
         total = episode.rest.new_zeros(())
@@ -70,20 +66,16 @@ class DPGNHead(Head):
             nodes = F.cross_entropy((-distances[:, s:, :s] @ episode.labels).flatten(0, 1), targets.flatten())
             pairs = _balanced(near[:, s:], same) + _DISTRIBUTION_LOSS * _balanced(alike[:, s:], same)
             total = total + (1.0 if i == ROUNDS - 1 else _EARLY) * (pairs + _NODE_LOSS * nodes)
-        return total / ROUNDS + F.cross_entropy(answer.flatten(0, 1), targets.flatten())
+        return total / ROUNDS + F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
     def run(self, episode: Episode) -> tuple[Tensor, list[tuple[Tensor, Tensor, Tensor]]]:
-        """The last edges of the vectors' graph (b, n, n); of each round, the logits of both graphs' similarities and
-        the squared distances of vectors.
-        """
+        """Logits (b, m, c), and for each round, logits of the edges of both graphs and squared distances (b, n, n)."""
         s, n = episode.support.shape[1], episode.support.shape[1] + episode.rest.shape[1]
         points = F.normalize(torch.cat([episode.support, episode.rest], dim=1), dim=-1)
-        # times sqrt(d): entries of the size of 1, which layers are initialised for
+        # times sqrt(d): entries have the order of 1, as the initialisation of layers assumes
         vectors = _to_size(self.embed(points * points.shape[-1] ** 0.5))  # (b, n, WIDTH)
-        alike = episode.labels @ episode.labels.mT  # (b, s, s)
-        edges = F.pad(alike, (0, n - s, 0, n - s))
-        known = F.pad(torch.ones_like(alike), (0, n - s, 0, n - s))
-        edges = edges + (1 - known) / s
+        edges = vectors.new_full((len(vectors), n, n), 1 / s)
+        edges[:, :s, :s] = episode.labels @ episode.labels.mT
         relations, relation_edges = edges[..., :s], edges  # (b, n, s), (b, n, n)
         found = []
         for one in self.rounds:
@@ -98,13 +90,9 @@ class DPGNHead(Head):
             if one.mix is not None:
                 others = F.normalize(_without_self(relation_edges), p=1, dim=-1) @ vectors
                 vectors = _to_size(one.mix(torch.cat([vectors, others], dim=-1)))
-        return edges, found
-
-
-def log_mass(edges: Tensor, labels: Tensor) -> Tensor:
-    """The log of how much of a point's edges (b, m, s) goes to the supports of each class."""
-    mass = edges @ labels / labels.sum(1, keepdim=True)  # the mean over supports: unequal shots count alike
-    return torch.log(mass / mass.sum(-1, keepdim=True) + 1e-10)
+        # the mean over supports, so that classes of unequal shots count alike
+        mass = edges[:, s:, :s] @ episode.labels / episode.labels.sum(1, keepdim=True)
+        return torch.log(mass / mass.sum(-1, keepdim=True) + 1e-10), found
 
 
 def _to_size(vectors: Tensor) -> Tensor:
@@ -112,7 +100,7 @@ def _to_size(vectors: Tensor) -> Tensor:
 
 
 def _next_edges(logits: Tensor, edges: Tensor) -> Tensor:
-    """Similarities times the edges before, with each row's sum kept, then the point itself added and rows to one."""
+    """Similarities times the previous edges, with the same row sums; then the diagonal is added and rows sum to one."""
     before = _without_self(edges)
     after = F.normalize(logits.sigmoid() * before, p=1, dim=-1) * before.sum(-1, keepdim=True)
     after = after + torch.eye(edges.shape[-1], dtype=edges.dtype, device=edges.device) + 1e-6
@@ -138,5 +126,5 @@ class DPGN(MetaMethod):
     """A graph of vectors and one of distributions; untrained, all its layers are random."""
 
     head: ClassVar[type[Head]] = DPGNHead
-    recipe: ClassVar[Recipe] = Recipe("adamw", lr=4e-3, weight_decay=1e-5, steps=800, batch=4)
+    recipe: ClassVar[dict[str, Any]] = {"lr": 4e-3, "weight_decay": 1e-5, "steps": 800, "batch": 4}
     block: ClassVar[int] = 8  # differences of all pairs of points take memory

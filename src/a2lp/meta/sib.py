@@ -3,32 +3,31 @@ synthetic gradients", ICLR 2020; and its ensemble: Liu, Schiele and Sun, "An ens
 few-shot learning", ECCV 2020 (E3BM).
 
 Class weights start at the support means and take three gradient steps on the queries, whose labels are unknown: a small
-network that was trained on base classes predicts the gradient of the loss by the logits. E3BM lets the length of each
-step depend on the task, and sums the predictions of the weights of all steps.
+network that was trained on base classes predicts the gradient of the loss with respect to the logits. In E3BM, the size
+of each step depends on the task, and the predictions of the weights of all steps are summed.
 
 Assumes a uniform class marginal, softly: the network's batch norm is over all queries of a task, and it is trained on
-balanced tasks. Where we differ from the authors' code: vectors come from whatever backbone the caller has and are not
-trained; training is AdamW on batches of episodes, 1 and 5 shots by turns, instead of 50 000 episodes of SGD one by one.
-The network has an input for each class, so it is bound to one number of classes, and the authors' answers depend on the
-order of the classes: we order them by their mean score, so that their names do not change the answer. The gradient of
-the logits by the weights is a closed form. E3BM's own layers learn at the rate of the rest (theirs at 1e-6, which
-hardly moves them).
+balanced tasks. Differences from the authors' code: the backbone is frozen; training is AdamW on batches of episodes, 1
+and 5 shots in turn, instead of SGD on 50 000 single episodes. The network has an input for each class, so it takes only
+one number of classes, and the authors' predictions depend on the order of the classes: here they are ordered by their
+mean score. The gradient of the logits with respect to the weights is in closed form. E3BM's own layers have the
+learning rate of the others (the authors': 1e-6, which hardly changes them).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from a2lp.meta.base import Episode, Head, MetaMethod, Recipe
+from a2lp.meta.base import Episode, Head, MetaMethod
 
 STEPS = 3  # of the class weights, as in the authors' code
 STEP_SIZE = 1e-3
-_E3BM_SCALE = 1e-4  # of what the task adds to step sizes and votes; the authors'
+_E3BM_SCALE = 1e-4  # of the task-dependent part of step sizes and votes, as in the authors' code
 
 
 class _TaskNorm(nn.Module):  # type: ignore[misc]
@@ -50,7 +49,7 @@ class SIBHead(Head):
     fixed_way = True
 
     def __init__(self, n_dims: int, n_way: int) -> None:
-        super().__init__(n_dims, n_way)
+        super().__init__()
         self.diagonal = nn.Parameter(torch.ones(n_dims))
         self.scale = nn.Parameter(torch.tensor(10.0))
         self.bias = nn.Parameter(torch.tensor(0.0))
@@ -63,25 +62,25 @@ class SIBHead(Head):
 
     def forward(self, episode: Episode) -> Tensor:
         """Logits of the weights after the last step."""
-        weights, rest, place = self.start(episode)
+        weights, rest, rank = self.start(episode)
         for _ in range(STEPS):
             weights = weights - STEP_SIZE * self.slope(weights, rest)
-        return listed_back(self.logits(weights, rest), place)
+        return self.logits(weights, rest).take_along_dim(rank, dim=-1)
 
     def start(self, episode: Episode) -> tuple[Tensor, Tensor, Tensor]:
-        """Class weights (b, c, d) in the order of their mean score, unit vectors, and each class's place in it."""
+        """Class weights (b, c, d) in the order of their mean score, unit vectors, and the rank of classes (b, 1, c)."""
         support, rest = F.normalize(episode.support, dim=-1), F.normalize(episode.rest, dim=-1)
         means = episode.labels.mT @ support / episode.labels.sum(1)[..., None]
         weights = self.diagonal * means
         order = self.logits(weights, rest).detach().mean(1).argsort(dim=-1, stable=True)  # (b, c)
-        return weights.take_along_dim(order[..., None], dim=1), rest, order.argsort(dim=-1)
+        return weights.take_along_dim(order[..., None], dim=1), rest, order.argsort(dim=-1)[:, None, :]
 
     def logits(self, weights: Tensor, rest: Tensor) -> Tensor:
         """Scaled cosines (b, m, c)."""
         return self.scale * (rest @ F.normalize(weights, dim=-1).mT + self.bias)
 
     def slope(self, weights: Tensor, rest: Tensor) -> Tensor:
-        """The synthetic gradient by the logits, propagated to the weights (b, c, d)."""
+        """The synthetic gradient of the logits, propagated to the weights (b, c, d)."""
         length = weights.norm(dim=-1, keepdim=True).clamp_min(1e-12)
         unit = weights / length  # (b, c, d)
         cosines = rest @ unit.mT  # (b, m, c)
@@ -100,8 +99,8 @@ class E3BMHead(SIBHead):
         self.votes = nn.ModuleList(nn.Linear(2 * n_dims, 1) for _ in range(STEPS))
 
     def forward(self, episode: Episode) -> Tensor:
-        """The sum of the votes of all steps; before training, almost that of the last one alone."""
-        weights, rest, place = self.start(episode)
+        """The sum of the votes of all steps; before training, almost the vote of the last step alone."""
+        weights, rest, rank = self.start(episode)
         mean = F.normalize(episode.support, dim=-1).mean(1)  # (b, d)
         total = torch.zeros_like(rest[..., :1])
         for step, (size, vote) in enumerate(zip(self.step_sizes, self.votes, strict=True)):
@@ -110,25 +109,16 @@ class E3BMHead(SIBHead):
             weights = weights - (STEP_SIZE + _E3BM_SCALE * size(task))[..., None] * slope
             share = float(step == STEPS - 1) + _E3BM_SCALE * vote(task)
             total = total + share[..., None] * self.logits(weights, rest)
-        return listed_back(total, place)
-
-
-def listed_back(logits: Tensor, place: Tensor) -> Tensor:
-    """Logits with classes in the caller's order again."""
-    return logits.take_along_dim(place[:, None, :], dim=-1)
+        return total.take_along_dim(rank, dim=-1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SIB(MetaMethod):
-    """Class weights that follow synthetic gradients.
-
-    Untrained, the network of the gradients is random: the steps are noise, and the answer is close to that of the
-    nearest class mean by cosine.
-    """
+    """Class weights that follow synthetic gradients; untrained, these are noise, and it is almost nearest mean."""
 
     assumes_uniform: ClassVar[bool] = True
     head: ClassVar[type[Head]] = SIBHead
-    recipe: ClassVar[Recipe] = Recipe("adamw", lr=1e-3, weight_decay=5e-4, steps=1000, batch=16)
+    recipe: ClassVar[dict[str, Any]] = {"lr": 1e-3, "weight_decay": 5e-4, "steps": 1000, "batch": 16}
 
 
 @dataclass(frozen=True, kw_only=True)

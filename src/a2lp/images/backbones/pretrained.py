@@ -6,12 +6,12 @@ import difflib
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor, nn
 
 from a2lp.checks import shown
 from a2lp.errors import InputError, MissingExtraError
+from a2lp.files import reason
 from a2lp.images.backbones.checkpoints import content_digest, fill
 from a2lp.images.backbones.network import Network
 from a2lp.images.backbones.weight_files import read_weights
@@ -19,13 +19,7 @@ from a2lp.images.view import View
 
 
 class Wrapped(Network):
-    """A network of another package: one stage, whose weights are saved under the package's own keys.
-
-    Parameters
-    ----------
-    body : nn.Module
-        The network as its package makes it.
-    """
+    """A network of another package, which pools on its own; weights are saved under the package's own keys."""
 
     def __init__(self, body: nn.Module) -> None:
         super().__init__()
@@ -38,23 +32,19 @@ class Wrapped(Network):
 
     @property
     def core(self) -> nn.Module:
-        """The network as its package makes it."""
+        """The network of the package."""
         return self.body
+
+    def pool(self, x: Tensor) -> Tensor:
+        """The output of the network."""
+        return x
 
 
 class EfficientNetLite0(Wrapped):
     """Trained on ImageNet at 224 pixels, with pixels in -1..1.
 
-    View and pooling were chosen on validation classes of CUB; docs/images.md compares them with 224 pixels and plain
-    means.
-
-    Parameters
-    ----------
-    body : nn.Module
-        The network as its package makes it, without its classifier.
-    pool_power : float
-        Features are generalised means over positions: the mean of this power, to its root. 1 is the mean that the
-        classifier was trained on, and large powers approach the maximum.
+    Features are generalised means over positions, of the power ``pool_power``: 1 is the mean that the classifier was
+    trained on. View and pooling were chosen on validation classes of CUB; docs/images.md compares them with others.
     """
 
     dim = 1280
@@ -68,21 +58,13 @@ class EfficientNetLite0(Wrapped):
     def pool(self, x: Tensor) -> Tensor:
         """Generalised means over positions (Radenovic, Tolias and Chum, 2018) of activations from 0 to 6."""
         if self.pool_power == 1:
-            return super().pool(x)
+            return x.mean(dim=(2, 3))
         # above 0, where a root has no slope
         return x.clamp(min=1e-6).pow(self.pool_power).mean(dim=(2, 3)).pow(1 / self.pool_power)
 
 
-class TimmNetwork(Wrapped):
-    """A model of timm without its classifier, which pools on its own."""
-
-    def pool(self, x: Tensor) -> Tensor:
-        """What the model gives."""
-        return x
-
-
 def efficientnet_lite0(pretrained: bool = False, pool_power: float = 3) -> Network:
-    """EfficientNet-Lite0, with the weights that its package brings, or random ones; see its class on ``pool_power``."""
+    """EfficientNet-Lite0, with the weights of its package, or random ones; see its class on ``pool_power``."""
     if not pool_power >= 1:
         raise InputError(f"pool_power={shown(pool_power)} must be 1 (the mean over positions) or more.")
     try:
@@ -103,19 +85,27 @@ def efficientnet_lite0(pretrained: bool = False, pool_power: float = 3) -> Netwo
 
 
 def from_timm(model: str, pretrained: bool = False) -> Network:
-    """A model of timm, with the weights that timm downloads, or random ones."""
-    timm = _timm(model)
+    """A model of timm without its classifier, with the weights that timm downloads, or random ones."""
+    try:
+        import timm
+        import timm.data
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"backbone 'timm:{model}'", str(error.name), "timm") from error
+    except Exception as error:  # of torchvision, which timm imports, if it was built for another torch
+        raise InputError(
+            f"timm is installed and cannot be imported ({reason(error)}). Install the torchvision that belongs to your "
+            "torch."
+        ) from error
     if not timm.is_model(model):
         near = difflib.get_close_matches(model, timm.list_models(), n=3)
         hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
         raise InputError(f"timm {timm.__version__} has no model {model!r}. {hint}timm.list_models() gives all names.")
     try:
         body = timm.create_model(model, pretrained=pretrained, num_classes=0)
-    except Exception as error:  # whatever the download or the model's own code stumbled over
-        reason = " ".join(str(error).split())[:200]
+    except Exception as error:  # the download and the model's own code can raise almost anything
         remedy = "Check the network connection, or give a file of weights." if pretrained else "Choose another model."
-        raise InputError(f"timm cannot make {model!r} ({type(error).__name__}: {reason}). {remedy}") from error
-    net = TimmNetwork(body)
+        raise InputError(f"timm cannot make {model!r} ({reason(error)}). {remedy}") from error
+    net = Wrapped(body)
     data = timm.data.resolve_model_data_config(body)
     size = min(data["input_size"][1:])
     net.view = View(math.floor(size / data["crop_pct"]), size)
@@ -124,17 +114,3 @@ def from_timm(model: str, pretrained: bool = False) -> Network:
     if pretrained:
         net.weights = content_digest(body.state_dict())
     return net
-
-
-def _timm(model: str) -> Any:
-    try:
-        import timm
-        import timm.data
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(f"backbone 'timm:{model}'", str(error.name), "timm") from error
-    except Exception as error:  # torchvision, which timm imports, fails so beside a torch that it was not built for
-        raise InputError(
-            f"timm is installed and cannot be imported ({type(error).__name__}: {error}). Install the torchvision that "
-            "belongs to your torch."
-        ) from error
-    return timm

@@ -1,6 +1,4 @@
-"""Files of weights: safetensors, and the checkpoints that papers published.
-
-They are read without running any code in them:
+"""Files of weights, read without running any code in them.
 
 - ``.safetensors``, in one file or in shards ``NAME-00001-of-00002.safetensors``;
 - a pickled state dict (LR+ICI's and iLPC's ``res12_*.pth.tar``), or one under ``state_dict`` (LR+ICI's second
@@ -11,71 +9,49 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from a2lp.checks import listed, shown
-from a2lp.errors import InputError, WeightsFileError
+from a2lp.errors import WeightsFileError
 from a2lp.files import exists, parse_json
-from a2lp.images.backbones.network import Triple
 from a2lp.images.view import View
 from a2lp.torch_files import SAFETENSORS, read_checkpoint, read_safetensors
 
 _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
 
-# LR+ICI's second version, known by how it spells its classifier, rounds odd sizes up where the first rounds down
+# LR+ICI's second version, recognised by its spelling `clasifier`, rounds odd sizes up; the first rounds down
 _LR_ICI_2 = {"backbone": "resnet12_512", "options": '{"ceil_pool": true}'}
 
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """The content of a file of weights.
+    """The content of a file of weights."""
 
-    Attributes
-    ----------
-    files : tuple of Path
-        The file, or its shards in order.
-    digest : str
-        The SHA-256 of their bytes, as ``sha256:...``.
-    tensors : dict
-        Under the keys of the file.
-    about : dict
-        The file's metadata.
-    """
+    files: tuple[Path, ...]  # the file, or its shards in order
+    digest: str  # the SHA-256 of their bytes, as ``sha256:...``
+    tensors: dict[str, Tensor]  # by the keys of the file
+    about: dict[str, str]  # the metadata
 
-    files: tuple[Path, ...]
-    digest: str
-    tensors: dict[str, Tensor]
-    about: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options that the network was made with; none where the metadata has none."""
-        options = self._metadata("options", {})
-        if not isinstance(options, dict):
-            raise self.unusable("options")
-        return options
-
-    @property
-    def view(self) -> View | None:
-        """The view, where the metadata has one."""
+    def entry(self, key: str, default: Any) -> Any:
+        """``options``, ``view``, ``mean`` or ``std`` from the metadata; the default if it is not there."""
+        if key not in self.about:
+            return default
         try:
-            return View.parse(self.about["view"]) if "view" in self.about else None
-        except InputError as error:
-            raise self.unusable("view") from error
-
-    def triple(self, key: str, default: Triple) -> Triple:
-        """``mean`` or ``std``; the default where the metadata has none."""
-        try:
-            a, b, c = map(float, self._metadata(key, default))
+            if key == "view":
+                return View.parse(self.about[key])
+            value = parse_json(self.about[key], key)
+            if key == "options":
+                return dict(**value)
+            a, b, c = map(float, value)
+            if key == "std" and min(a, b, c) <= 0:
+                raise ValueError
+            return a, b, c
         except (TypeError, ValueError) as error:
             raise self.unusable(key) from error
-        if key == "std" and min(a, b, c) <= 0:
-            raise self.unusable(key)
-        return a, b, c
 
     def check_backbone(self, name: str) -> None:
         """Refuse the weights of another backbone."""
@@ -89,75 +65,73 @@ class Weights:
     def unusable(self, key: str) -> WeightsFileError:
         """The error for an entry of the metadata that cannot be used."""
         return WeightsFileError(
-            f"{self.files[0]}: its metadata says {key} = {shown(self.about[key])}, which cannot be used. Fetch or make "
+            f"{self.files[0]}: its metadata has {key} = {shown(self.about[key])}, which cannot be used. Fetch or make "
             "the file again."
         )
 
-    def _metadata(self, key: str, default: Any) -> Any:
-        try:
-            return parse_json(self.about[key], key) if key in self.about else default
-        except InputError as error:
-            raise self.unusable(key) from error
-
 
 def read_weights(path: str | Path) -> Weights:
-    """Read a file of weights; all shards, where it comes in shards.
-
-    Raises
-    ------
-    WeightsFileError
-        For a file that is absent, carries code, or is damaged.
-    """
+    """Read a file of weights or all its shards; WeightsFileError if one is absent, carries code, or is damaged."""
     files = _files(Path(path))
     tensors: dict[str, Tensor] = {}
     about: dict[str, str] = {}
     if files[0].suffix == SAFETENSORS:
         for file in files:
-            shard, known = read_safetensors(file, f"a {SAFETENSORS} file")
-            if file != files[0] and known != about:
+            shard, metadata = read_safetensors(file, f"a {SAFETENSORS} file")
+            if file != files[0] and metadata != about:
                 raise WeightsFileError(
                     f"{file} and {files[0].name} were not saved together. Fetch or make all {len(files)} shards again."
                 )
-            tensors, about = tensors | shard, known
+            tensors, about = tensors | shard, metadata
     else:
-        tensors = _state_dict(files[0])
-        about = dict(_LR_ICI_2) if any("clasifier." in key for key in tensors) else {}
-    return Weights(files, _digest(files), tensors, about)
+        content = read_checkpoint(files[0], "a checkpoint that torch.save wrote", "Fetch or make it again.")
+        for wrapper in ("state_dict", "state"):
+            if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
+                content = content[wrapper]
+        if not isinstance(content, dict) or not content or not all(isinstance(x, Tensor) for x in content.values()):
+            kind = f"a dict of {listed(content)}" if isinstance(content, dict) else f"a {type(content).__name__}"
+            raise WeightsFileError(
+                f"{files[0]}: expected a state dict {{key: tensor}}, alone or under `state_dict` or `state`; found "
+                f"{kind}."
+            )
+        tensors = {str(key): tensor for key, tensor in content.items()}
+        about = _LR_ICI_2 if any("clasifier." in key for key in tensors) else {}
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as content:
+            hashlib.file_digest(content, lambda: digest)
+    return Weights(files, f"sha256:{digest.hexdigest()}", tensors, about)
 
 
 def shard_names(path: Path, total: int) -> tuple[Path, ...]:
-    """The names of the shards of weights that are saved as ``path``."""
+    """The names of the shards of weights with the name ``path``."""
     stem = path.name.removesuffix(SAFETENSORS)
     return tuple(path.with_name(f"{stem}-{i + 1:05}-of-{total:05}{SAFETENSORS}") for i in range(total))
 
 
-def shards_of(path: Path) -> dict[int, set[Path]]:
-    """The shards that are there of weights that are saved as ``path``, by how many there should be."""
-    found: dict[int, set[Path]] = {}
-    for file in path.parent.iterdir() if path.parent.is_dir() else ():
-        match = _SHARD.fullmatch(file.name)
-        if match and match[1] == path.name.removesuffix(SAFETENSORS):
-            found.setdefault(int(match[3]), set()).add(file)
-    return found
+def shards_of(path: Path) -> dict[Path, int]:
+    """The existing shards of weights with the name ``path``, each with the number of shards that there should be."""
+    matches = {file: _SHARD.fullmatch(file.name) for file in (path.parent.iterdir() if path.parent.is_dir() else ())}
+    stem = path.name.removesuffix(SAFETENSORS)
+    return {file: int(match[3]) for file, match in matches.items() if match and match[1] == stem}
 
 
 def _files(path: Path) -> tuple[Path, ...]:
-    """The file that a path names, or all its shards."""
-    if match := _SHARD.fullmatch(path.name):
-        files = shard_names(path.with_name(match[1]), int(match[3]))
-    elif exists(path) and not path.is_dir():
+    """The file of this name, or all its shards."""
+    match = _SHARD.fullmatch(path.name)
+    if match is None and exists(path) and not path.is_dir():
         return (path,)
-    elif totals := sorted(shards_of(path)):
-        if len(totals) > 1:
-            numbers = " and ".join(map(str, totals))
-            raise WeightsFileError(f"{path} was saved in {numbers} shards. Name the first shard of those you want.")
-        files = shard_names(path, totals[0])
-    else:
+    totals = [int(match[3])] if match else sorted(set(shards_of(path).values()))
+    if len(totals) > 1:
+        numbers = " and ".join(map(str, totals))
+        raise WeightsFileError(f"{path} was saved in {numbers} shards. Name the first shard of those you want.")
+    if not totals:
         found = "is a folder" if path.is_dir() else "does not exist"
         raise WeightsFileError(
             f"{path} {found}; expected a file of weights: {SAFETENSORS} (or the name that its shards have in common), "
             ".pth, .tar, .pt."
         )
+    files = shard_names(path.with_name(match[1]) if match else path, totals[0])
     missing = [file.name for file in files if not file.exists()]
     if missing or not files:
         raise WeightsFileError(
@@ -165,26 +139,3 @@ def _files(path: Path) -> tuple[Path, ...]:
             "there."
         )
     return files
-
-
-def _digest(files: tuple[Path, ...]) -> str:
-    digest = hashlib.sha256()
-    for file in files:
-        with file.open("rb") as content:
-            while block := content.read(1 << 20):
-                digest.update(block)
-    return f"sha256:{digest.hexdigest()}"
-
-
-def _state_dict(path: Path) -> dict[str, Tensor]:
-    """The state dict of a pickled checkpoint."""
-    content = read_checkpoint(path, "a checkpoint that torch.save wrote", "Fetch or make it again.")
-    for wrapper in ("state_dict", "state"):
-        if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
-            content = content[wrapper]
-    if not isinstance(content, dict) or not content or not all(isinstance(value, Tensor) for value in content.values()):
-        found = f"a dict of {listed(map(str, content))}" if isinstance(content, dict) else f"a {type(content).__name__}"
-        raise WeightsFileError(
-            f"{path}: expected a state dict {{key: tensor}}, alone or under `state_dict` or `state`; found {found}."
-        )
-    return {str(key): tensor for key, tensor in content.items()}

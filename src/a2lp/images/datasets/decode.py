@@ -1,4 +1,4 @@
-"""From the bytes of an image file to RGB pixels."""
+"""From the bytes of an image file to RGB pixels, and from there to the view that a network sees."""
 
 from __future__ import annotations
 
@@ -9,45 +9,38 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from a2lp.errors import CorruptImageError
+from a2lp.images.view import View
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
-EXTENSIONS = frozenset(
-    {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
-)
-# What people have beside them and may believe to be read.
-UNREAD = frozenset(
-    {".heic", ".heif", ".avif", ".jxl", ".jp2", ".svg", ".psd", ".ico", ".tga", ".dng", ".cr2", ".nef", ".arw"}
-)
-# Pillow also opens formats that start other programs (EPS); pictures come in these.
+EXTENSIONS = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+# Other image files, which are left out with a warning.
+UNREAD = (".heic", ".heif", ".avif", ".jxl", ".jp2", ".svg", ".psd", ".ico", ".tga", ".dng", ".cr2", ".nef", ".arw")
+# Pillow also opens formats that start other programs (EPS).
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 
 
 def decode(encoded: bytes | memoryview, file: str) -> Pixels:
     """The pixels of an encoded image as uint8 (h, w, 3), rotated by its EXIF orientation.
 
-    Parameters
-    ----------
-    encoded : bytes
-        The whole file: JPEG, PNG, GIF, BMP, WebP, TIFF or PPM. Of several frames, the first.
-    file : str
-        What an error calls it.
+    Of several frames, the first is decoded. ``file`` is the name of the image in error messages.
     """
+    limit = Image.MAX_IMAGE_PIXELS
+    rule = f"(at most {limit} are decoded, since a small file can claim enough to fill all memory)"
     try:
         with Image.open(io.BytesIO(encoded), formats=_FORMATS) as image:
-            limit = Image.MAX_IMAGE_PIXELS
             if limit is not None and image.width * image.height > limit:
-                raise CorruptImageError(file, _too_large(f"it claims {image.width} x {image.height} pixels"))
+                raise CorruptImageError(file, f"it claims {image.width} x {image.height} pixels {rule}")
             ImageOps.exif_transpose(image, in_place=True)
             return _rgb(image, file)
     except CorruptImageError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise CorruptImageError(file, _too_large("it claims more pixels than can be")) from error
-    except Exception as error:  # on damaged files, Pillow's readers raise whatever they stumble over
+        raise CorruptImageError(file, f"it claims more pixels than can be {rule}") from error
+    except UnidentifiedImageError as error:
+        raise CorruptImageError(file, f"it is none of {', '.join(_FORMATS)}") from error
+    except Exception as error:  # damaged files make Pillow raise almost anything
         reason = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
-        if isinstance(error, UnidentifiedImageError):
-            reason = "it is none of " + ", ".join(_FORMATS)
         raise CorruptImageError(file, reason) from error
 
 
@@ -61,10 +54,24 @@ def _rgb(image: Image.Image, file: str) -> Pixels:
     if image.mode == "F":
         raise CorruptImageError(file, "its pixels are floating point numbers, which have no fixed white")
     if image.mode in {"P", "PA"} and "transparency" in image.info:
-        image = image.convert("RGBA")  # Pillow warns on the direct way
+        image = image.convert("RGBA")  # Pillow warns if it is converted directly
     return np.array(image if image.mode == "RGB" else image.convert("RGB"))
 
 
-def _too_large(claim: str) -> str:
-    limit = Image.MAX_IMAGE_PIXELS
-    return f"{claim} (at most {limit} are decoded, since a small file can claim enough to fill all memory)"
+def resized(image: Pixels, view: View) -> Pixels:
+    """An image (h, w, 3) resized and cropped to a view, (size, size, 3); bilinear, with antialiasing."""
+    height, width = image.shape[:2]
+    shorter = min(height, width)
+    new_height, new_width = height * view.resize // shorter, width * view.resize // shorter
+    top, left = round((new_height - view.crop) / 2), round((new_width - view.crop) / 2)
+    bilinear = Image.Resampling.BILINEAR
+    if shorter == view.resize:
+        cropped = image[top : top + view.crop, left : left + view.crop]
+    else:
+        # only the crop is computed: a whole strip of 1 x 1,000,000 pixels would be too large for memory
+        y, x = height / new_height, width / new_width
+        box = (left * x, top * y, min((left + view.crop) * x, width), min((top + view.crop) * y, height))
+        cropped = np.asarray(Image.fromarray(image).resize((view.crop, view.crop), bilinear, box=box))
+    if view.output == view.crop:
+        return cropped
+    return np.asarray(Image.fromarray(cropped).resize((view.output, view.output), bilinear))

@@ -1,7 +1,9 @@
-"""Images in folders: a folder for each class, with or without train, val and test above; or no classes at all."""
+"""Images in files: in folders of classes, in one folder without classes, or listed in the csv files of splits."""
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import warnings
 from collections import Counter, deque
@@ -10,58 +12,54 @@ from typing import NamedTuple
 
 from a2lp.checks import listed, shown
 from a2lp.errors import A2LPWarning, DatasetError
-from a2lp.files import read_text
+from a2lp.files import check_file, read_text
 from a2lp.images.datasets.decode import EXTENSIONS, UNREAD
 from a2lp.images.datasets.layouts import ImageTable, layout_error
 from a2lp.images.datasets.sources import Files
 from a2lp.images.datasets.splits import SPLITS, Standard
 
-# where the archives of CUB and CIFAR-FS keep their class folders
-_INSIDE = ("CUB_200_2011", "cifar100", "images", "data")
+# parents of the class folders in the archives of CUB and CIFAR-FS
+_PARENTS = ("CUB_200_2011", "cifar100", "images", "data")
+_TABLE = "a table with the columns filename,label (UTF-8 .csv)"
 
 
 class Listing(NamedTuple):
-    """What lies under a folder.
+    """The files under a folder."""
 
-    Attributes
-    ----------
-    images : list of str
-        Sorted paths under the root that was given.
-    others : Counter
-        How many other files, by extension; hidden ones do not count.
-    repeated : list of str
-        Links to folders that were listed already, which are not listed again.
-    """
-
-    images: list[str]
-    others: Counter[str]
-    repeated: list[str]
+    images: list[str]  # sorted paths under the root that was given
+    others: Counter[str]  # how many other files, by extension; hidden ones do not count
+    repeated: list[str]  # links to folders that were listed already, which are not listed again
 
     def warn_of_unread(self, folder: Path) -> None:
-        """Warn of pictures that were left out: of kinds that are not read, or in folders that were listed already."""
-        unread = {kind: count for kind, count in sorted(self.others.items()) if kind in UNREAD}
+        """Warn of images that were left out: in formats that are not read, or in folders that were listed already."""
+        unread = {extension: count for extension, count in sorted(self.others.items()) if extension in UNREAD}
+        left_out = []
         if unread:
-            warnings.warn(
+            counts = ", ".join(f"{count} {extension}" for extension, count in unread.items())
+            left_out.append(
                 f"{sum(unread.values())} pictures in {folder} are of kinds that are not read and were left out: "
-                f"{', '.join(f'{count} {kind}' for kind, count in unread.items())}. Convert them to JPEG or PNG.",
-                A2LPWarning,
-                stacklevel=2,
+                f"{counts}. Convert them to JPEG or PNG."
             )
         if self.repeated:
-            warnings.warn(
+            left_out.append(
                 f"{len(self.repeated)} links in {folder} lead to folders that are listed already and were left out: "
-                f"{listed(self.repeated, 5)}. Copy the images if they should count twice.",
-                A2LPWarning,
-                stacklevel=2,
+                f"{listed(self.repeated, 5)}. Copy the images if they should count twice."
             )
+        for message in left_out:
+            warnings.warn(message, A2LPWarning, stacklevel=2)
 
 
 def find_folders(root: Path, split: str | None, standard: Standard | None) -> ImageTable | None:
     """Read class folders, or a folder of images; None where there are no images."""
-    if not root.is_dir():
-        return None
-    top = _class_root(root, standard)
-    listing = image_files(root, top / split if split and _has_folders(top / split) else top)
+    top = root
+    for name in _PARENTS:  # step into CUB_200_2011/images and the like, unless other images lie beside it
+        if (top / name).is_dir() and (standard is not None or not _has_images(top, without=name)):
+            top /= name
+    folder = top
+    # CIFAR-100 has a class `train`, whose folder holds images and no folders
+    if split and (top / split).is_dir() and any(map(_is_folder, _entries(top / split))):
+        folder = top / split
+    listing = image_files(root, folder)
     paths = listing.images
     if not paths:
         return None
@@ -72,9 +70,8 @@ def find_folders(root: Path, split: str | None, standard: Standard | None) -> Im
     apart = sum(len(part) > 2 and part[0] in SPLITS for part in parts)
     for count, what in ((flat, "lie beside"), (apart, "lie in train, val or test beside other")):
         if 0 < count < len(parts):
-            raise layout_error(
-                root, f"{count} images {what} folders with images, so it is not clear what the classes are.", standard
-            )
+            problem = f"{count} images {what} folders with images, so it is not clear what the classes are."
+            raise layout_error(root, problem, standard)
     source = Files(root, paths)
     if flat:
         return ImageTable(source, paths, None)
@@ -85,7 +82,7 @@ def find_folders(root: Path, split: str | None, standard: Standard | None) -> Im
 
 
 def image_files(root: Path, folder: Path) -> Listing:
-    """What lies under a folder. Links to folders are followed, but no folder is listed twice."""
+    """List the files under a folder. Links to folders are followed, but no folder is listed twice."""
     listing = Listing([], Counter(), [])
     folders, links = deque([folder]), deque[Path]()
     seen: set[str] = set()
@@ -108,7 +105,7 @@ def image_files(root: Path, folder: Path) -> Listing:
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """What a folder holds, by name; hidden entries are left out."""
+    """The entries of a folder, sorted by name, without hidden ones."""
     try:
         with os.scandir(folder) as entries:
             return sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
@@ -124,12 +121,21 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_image(entry: os.DirEntry[str]) -> bool:
-    """Whether it has the name of an image; a link to nowhere has, so that it is named when it cannot be read."""
+    """Whether it has the name of an image; broken links count, so that reading them gives an error."""
     try:
         present = entry.is_file() or (entry.is_symlink() and not Path(entry.path).exists())
     except OSError:
         present = True
     return present and "." + entry.name.rpartition(".")[2].lower() in EXTENSIONS
+
+
+def _has_images(folder: Path, without: str) -> bool:
+    """Whether a folder has images, apart from its entry ``without``."""
+    return any(
+        _is_image(entry) or (_is_folder(entry) and image_files(folder, Path(entry.path)).images)
+        for entry in _entries(folder)
+        if entry.name != without
+    )
 
 
 def _key(root: Path, path: Path) -> str:
@@ -141,39 +147,16 @@ def _key(root: Path, path: Path) -> str:
     return key
 
 
-def _class_root(root: Path, standard: Standard | None) -> Path:
-    """Step into ``CUB_200_2011/images`` and the like, if there are no other images or the dataset is known."""
-    top = root
-    for name in _INSIDE:
-        if (top / name).is_dir() and (standard is not None or not _images_beside(top, name)):
-            top /= name
-    return top
-
-
-def _has_folders(folder: Path) -> bool:
-    """Whether ``train`` holds classes; CIFAR-100 has a class of that name, which holds images."""
-    return folder.is_dir() and any(map(_is_folder, _entries(folder)))
-
-
-def _images_beside(top: Path, name: str) -> bool:
-    beside = [entry for entry in _entries(top) if entry.name != name]
-    return any(
-        _is_image(entry) or (_is_folder(entry) and image_files(top, Path(entry.path)).images) for entry in beside
-    )
-
-
 def _listed_splits(root: Path, top: Path, classes: list[str], standard: Standard | None) -> list[str] | None:
     """CIFAR-FS: the splits of ``splits/bertinetto/*.txt``, which lie beside ``data``."""
     folder = top.parent / "splits" / "bertinetto"
     if top == root or not folder.is_dir() or (standard is not None and standard.name != "cifar_fs"):
         return None
-    lists = {split: folder / f"{split}.txt" for split in SPLITS}
-    expected = "a list of class names"
     split_of = {
         name: split
-        for split, path in lists.items()
-        if path.is_file()
-        for name in read_text(path, expected, DatasetError).split()
+        for split in SPLITS
+        if (folder / f"{split}.txt").is_file()
+        for name in read_text(folder / f"{split}.txt", "a list of class names", DatasetError).split()
     }
     unknown = sorted(set(classes) - set(split_of))
     if unknown:
@@ -181,3 +164,56 @@ def _listed_splits(root: Path, top: Path, classes: list[str], standard: Standard
             f"{folder}: its lists do not name the class folder {shown(unknown[0])} of {top}. Add it, or remove it."
         )
     return [split_of[name] for name in classes]
+
+
+def find_csvs(root: Path, split: str | None, standard: Standard | None) -> ImageTable | None:
+    """Read the images that are listed in train.csv, val.csv and test.csv, as Ravi and Larochelle keep them."""
+    for folder in (root, root / "split", root / "splits"):
+        tables = {name: folder / f"{name}.csv" for name in SPLITS if _is_table(folder / f"{name}.csv")}
+        if tables:
+            break
+    else:
+        return None
+    names = ", ".join(path.name for path in tables.values())
+    if split is not None and split not in tables:
+        raise layout_error(root, f"there is {names}, but no {split}.csv.", standard)
+    if not (root / "images").is_dir():
+        raise layout_error(root, f"there is {names}, but no folder `images`.", standard)
+    present = set(image_files(root, root / "images").images)
+    rows: list[tuple[str, str, str]] = []
+    for name in tables if split is None else [split]:
+        for line, (filename, label) in enumerate(_rows(tables[name]), start=2):
+            places = (f"images/{filename}", f"images/{label}/{filename}")
+            file = next((place for place in places if place in present), None)
+            if file is None:
+                raise DatasetError(
+                    f"{tables[name]}, line {line}: {root} has neither {shown(places[0])} nor {shown(places[1])}. "
+                    "Fetch the missing images, or remove the line."
+                )
+            rows.append((file, label, name))
+    files, classes, splits = ([row[i] for row in rows] for i in range(3))
+    return ImageTable(Files(root, files), files, classes, splits)
+
+
+def _is_table(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    check_file(path, _TABLE, error=DatasetError)
+    with path.open("rb") as file:
+        first = file.readline(1 << 16).decode("utf-8-sig", errors="replace")
+    return {column.strip() for column in first.split(",")} >= {"filename", "label"}
+
+
+def _rows(path: Path) -> list[tuple[str, str]]:
+    try:
+        table = csv.DictReader(io.StringIO(read_text(path, _TABLE, DatasetError), newline=""), skipinitialspace=True)
+        table.fieldnames = [column.strip() for column in table.fieldnames or ()]
+        rows = [((row["filename"] or "").strip(), (row["label"] or "").strip()) for row in table]
+    except csv.Error as error:
+        raise DatasetError(f"{path} cannot be read as {_TABLE}: {error}. Save it again.") from error
+    for line, (filename, label) in enumerate(rows, start=2):
+        if not filename or not label:
+            raise DatasetError(
+                f"{path}, line {line}: expected a filename and a label, found {shown(filename)}, {shown(label)}."
+            )
+    return rows

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from a2lp.checks import require_name, require_whole, shown
 from a2lp.errors import CorruptImageError, InputError, ShapeError
-from a2lp.images.datasets.decode import Pixels
-from a2lp.images.datasets.memory import check_memory
-from a2lp.images.datasets.resize import resized
+from a2lp.images.datasets.decode import Pixels, resized
 from a2lp.images.datasets.sources import Source, selected
 from a2lp.images.view import View
 
 NDArray = np.ndarray[Any, Any]
 OnCorrupt = Literal["refuse", "skip"]
 
-_CHUNK = 600  # images to a thread at most: the tiles of one mosaic, so that threads seldom want the same one
+_CHUNK = 600  # images to a thread at most: the tiles of one mosaic, so that threads seldom need the same one
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,13 +34,11 @@ class ImageSet:
     Parameters
     ----------
     name : str
-        What reports call the set.
-    labels : array (N,) or None
-        Positions in ``classes``; None for images without labels.
-    classes : tuple of str or None
-        Class names, sorted where ``load`` made the set.
+        The name of the set in reports.
+    labels, classes : array (N,) and tuple of str, or None
+        Class names, sorted by ``load``, and the position of each image's class; None for images without labels.
     files : tuple of str
-        A key for each image, all different: the path under the set's root, with forward slashes.
+        A unique key for each image: the path under the set's root, with forward slashes.
     source : Source
         Gives the pixels of rows.
     """
@@ -99,27 +99,18 @@ class ImageSet:
         on_corrupt: OnCorrupt = "refuse",
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[Pixels, NDArray]:
-        """Decode, resize and crop some images, all of which are held in memory.
+        """Pixels (n, size, size, 3) of some images, all held in memory, and their rows without those skipped (n,).
 
         Parameters
         ----------
-        rows : sequence of int
-            Which ones.
-        view : View
-            The shorter side goes to ``view.resize``, the centre is cropped to ``view.crop`` and, where ``view.size`` is
-            given, resampled to it.
+        rows, view
+            The rows of the images, and their size and crop.
         workers : int
             Threads that decode.
         on_corrupt : {"refuse", "skip"}
             Whether an image that cannot be decoded raises ``CorruptImageError`` or is left out.
         progress : callable, optional
             Called with the number of images done and their total.
-
-        Returns
-        -------
-        pixels : uint8 array (n, size, size, 3)
-        kept : int array (n,)
-            Their rows; all of ``rows`` unless some were skipped.
         """
         require_name("choice for corrupt images", on_corrupt, ("refuse", "skip"))
         require_whole("workers", workers, 1, "It is the number of threads that decode.")
@@ -152,7 +143,25 @@ class ImageSet:
         return (pixels, wanted) if decoded.all() else (pixels[decoded], wanted[decoded])
 
     def pixels(self, view: View, workers: int = 1, progress: Callable[[int, int], None] | None = None) -> Pixels:
-        """All images, (N, size, size, 3), as ``read`` gives them; InputError where they would not fit into memory."""
+        """All images, (N, size, size, 3), as ``read`` gives them; InputError if they would not fit into memory."""
         side = view.output
         check_memory(f"the {len(self)} images of {self.name!r} at {side} x {side} pixels", len(self) * side * side * 3)
         return self.read(range(len(self)), view, workers=workers, progress=progress)[0]
+
+
+def check_memory(what: str, needed: int) -> None:
+    """Refuse a plan that needs more bytes than this process may still allocate, as far as the system reports them."""
+    limits = []
+    with contextlib.suppress(OSError):
+        found = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+        limits += [int(found[1]) * 1024] if found else []
+    with contextlib.suppress(OSError, ValueError):  # a container's limit; "max" where there is none
+        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    if not limits:
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    if limits and needed > min(limits):
+        raise InputError(
+            f"{what} need {needed / 2**30:.1f} GiB of memory and {min(limits) / 2**30:.1f} GiB are free. "
+            "Use a smaller view or fewer images, or a machine with more memory."
+        )

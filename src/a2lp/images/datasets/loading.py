@@ -1,7 +1,8 @@
-"""``load``: an ``ImageSet`` from a folder or from packs, in any of the layouts in which people keep these datasets."""
+"""``load``: an ``ImageSet`` from a folder or from packs, in any of the common layouts of these datasets."""
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import warnings
@@ -12,48 +13,34 @@ from typing import Any
 import numpy as np
 
 from a2lp.checks import shown
-from a2lp.errors import A2LPError, A2LPWarning, DatasetError, UnknownNameError
+from a2lp.errors import A2LPError, A2LPWarning, DatasetError, InputError, UnknownNameError
 from a2lp.files import check_file, exists
-from a2lp.images.datasets.csvs import find_csvs
-from a2lp.images.datasets.folders import find_folders
+from a2lp.images.datasets.folders import find_csvs, find_folders
 from a2lp.images.datasets.image_set import ImageSet
 from a2lp.images.datasets.layouts import ImageTable, layout_error
 from a2lp.images.datasets.packs import find_packs
 from a2lp.images.datasets.pickles import find_cifar100, find_pickles
 from a2lp.images.datasets.sources import selected
-from a2lp.images.datasets.splits import TITLES, Standard, check_split, standard
+from a2lp.images.datasets.splits import SPLITS, TITLES, Standard, standard
 
-NDArray = np.ndarray[Any, Any]
 PathLike = str | Path
 
 
 def load(path: PathLike | Sequence[PathLike], split: str | None = None, *, dataset: str | None = None) -> ImageSet:
-    """Find the images of a dataset on disk.
+    """Find the images of a dataset on disk; they are decoded when they are read.
+
+    An unknown layout raises a DatasetError that shows the expected and the actual tree. Classes of the standard split
+    that are missing cause a warning.
 
     Parameters
     ----------
     path : str, Path or a sequence of them
         A folder in one of the layouts below, or packs: one .npz, several, or a pattern such as ``cub_*.npz``.
     split : {"train", "val", "test"}, optional
-        Left out, all images.
+        All images if not given.
     dataset : str, optional
         mini_imagenet, tiered_imagenet, cub, cub_easyfsl, cifar_fs or fc100. With it, classes and splits are compared
         with the standard ones. Needed to load a split of a folder that has none itself.
-
-    Returns
-    -------
-    ImageSet
-        Images are decoded when they are read.
-
-    Raises
-    ------
-    DatasetError
-        For an unknown layout; the message shows what was expected and what was found.
-
-    Warns
-    -----
-    A2LPWarning
-        Where classes of the standard split are missing.
 
     Notes
     -----
@@ -61,7 +48,8 @@ def load(path: PathLike | Sequence[PathLike], split: str | None = None, *, datas
     ``CUB_200_2011``; CIFAR-FS as ``data`` and ``splits``; the pickles of miniImageNet, tieredImageNet, CIFAR-FS,
     FC100 and CIFAR-100; packs; and a folder of images, which has no labels.
     """
-    check_split(split)
+    if split is not None and split not in SPLITS:
+        raise InputError(f"split={split!r} must be one of {', '.join(SPLITS)}, or left out for all images.")
     known = None if dataset is None else standard(dataset)
     root, name, table = _find(path, split, known)
     rows = _rows(root, table, split, known)
@@ -73,13 +61,8 @@ def load(path: PathLike | Sequence[PathLike], split: str | None = None, *, datas
         classes = tuple(sorted({table.classes[row] for row in rows.tolist()}))
         position = {label: i for i, label in enumerate(classes)}
         labels = np.array([position[table.classes[row]] for row in rows.tolist()], dtype=np.int64)
-    return ImageSet(
-        name=name if split is None else f"{name}_{split}",
-        labels=labels,
-        classes=classes,
-        files=tuple(table.files[row] for row in rows.tolist()),
-        source=selected(table.source, rows),
-    )
+    files = tuple(table.files[row] for row in rows.tolist())
+    return ImageSet(name if split is None else f"{name}_{split}", labels, classes, files, selected(table.source, rows))
 
 
 def _find(
@@ -96,7 +79,9 @@ def _find(
         return root, common.rstrip("_") or root.name, table
     root = Path(str(path))
     if not exists(root):
-        raise layout_error(root, "there is no such folder.", known or _benchmark(root.name))
+        with contextlib.suppress(UnknownNameError):
+            known = known or standard(root.name)
+        raise layout_error(root, "there is no such folder.", known)
     if not root.is_dir():
         raise layout_error(root, "it is a file; expected a folder or an .npz pack.", known)
     try:
@@ -117,50 +102,53 @@ def _find(
 
 
 def _packs(path: PathLike | Sequence[PathLike]) -> list[Path]:
-    """The .npz files that were named, one by one or by a pattern; none where a folder was."""
+    """The .npz files that were named, one by one or by a pattern; none for a folder."""
     if not isinstance(path, str | Path):
-        paths = [Path(one) for one in path]
+        paths = [Path(each) for each in path]
     elif glob.has_magic(str(path)) and not Path(path).exists():
         paths = sorted(Path(match) for match in glob.glob(str(path)))  # noqa: PTH207 the pattern may be absolute
         if not paths:
             raise DatasetError(f"no file matches {path}. Give the pattern of some .npz packs, or a folder.")
+    elif Path(path).suffix == ".npz":
+        paths = [Path(path)]
     else:
-        paths = [Path(path)] if Path(path).suffix == ".npz" else []
-        if not paths:
-            return []
-    wrong = [one for one in paths if one.suffix != ".npz"]
+        return []
+    wrong = [each for each in paths if each.suffix != ".npz"]
     if wrong or not paths:
         name = wrong[0] if wrong else "an empty list"
         raise DatasetError(f"{name} is no .npz file; several paths at once must be packs. Or give one folder.")
-    for one in paths:
-        check_file(one, "a pack of images (.npz)", error=DatasetError)
+    for each in paths:
+        check_file(each, "a pack of images (.npz)", error=DatasetError)
     return paths
 
 
-def _benchmark(name: str) -> Standard | None:
-    try:
-        return standard(name)
-    except UnknownNameError:
-        return None
-
-
-def _rows(root: Path, table: ImageTable, split: str | None, known: Standard | None) -> NDArray:
-    """The rows of a split: the layout's own, or those of the standard class lists where it has none."""
+def _rows(root: Path, table: ImageTable, split: str | None, known: Standard | None) -> np.ndarray[Any, Any]:
+    """The rows of a split: the layout's own, or those of the standard class lists if it has none."""
     every = np.arange(len(table.files))
     if table.classes is None:
         if split is None and known is None:
             return every
         raise layout_error(root, "its images lie in no class folders, so their classes are unknown.", known)
     if table.splits is not None:
-        if known is not None:
-            _compare(root, table, table.splits, known)
+        if known is not None and table.standard_names:
+            split_of = known.split_of()
+            for name, there in sorted(set(zip(table.classes, table.splits, strict=True))):
+                if split_of.get(name) != there:  # results could not be compared with others
+                    right = f"is a {split_of[name]} class" if name in split_of else "is no class"
+                    raise layout_error(
+                        root,
+                        f"class {shown(name)} is in {there[:80]} here and {right} of {known.title}. Leave the dataset "
+                        "out to use the splits that are here, or give the folder of its class folders to use the "
+                        "standard ones.",
+                        known,
+                    )
         rows = every if split is None else np.flatnonzero(np.array(table.splits) == split)
     elif known is not None:
         wanted = set(known.split_of()) if split is None else set(known.classes[split])
         rows = np.flatnonzero([name in wanted for name in table.classes])
         if not len(rows):
-            example = sorted(set(table.classes))[0]
-            problem = f"none of its classes (such as {shown(example)}) is a {split or ''} class of {known.title}."
+            example = shown(min(table.classes))
+            problem = f"none of its classes (such as {example}) is a {split or ''} class of {known.title}."
             raise layout_error(root, problem, known)
     elif split is None:
         rows = every
@@ -172,33 +160,14 @@ def _rows(root: Path, table: ImageTable, split: str | None, known: Standard | No
             None,
         )
     if known is not None and split is not None:
-        _warn_missing(root, {table.classes[row] for row in rows.tolist()}, table.standard_names, split, known)
-    return rows
-
-
-def _compare(root: Path, table: ImageTable, splits: Sequence[str], known: Standard) -> None:
-    """Refuse a split that is not the standard one: results on it could not be compared with others."""
-    split_of = known.split_of()
-    pairs = set(zip(table.classes or (), splits, strict=True)) if table.standard_names else set()
-    for name, split in sorted(pairs):
-        if split_of.get(name) != split:
-            right = f"is a {split_of[name]} class" if name in split_of else "is no class"
-            raise layout_error(
-                root,
-                f"class {shown(name)} is in {split[:80]} here and {right} of {known.title}. Leave the dataset out to "
-                "use the splits that are here, or give the folder of its class folders to use the standard ones.",
-                known,
+        present, expected = {table.classes[row] for row in rows.tolist()}, known.classes[split]
+        missing = [name for name in expected if name not in present] if table.standard_names else []
+        if missing or len(present) != len(expected):
+            which = f": {', '.join(missing[:3])}{', ...' * (len(missing) > 3)} missing" if missing else ""
+            warnings.warn(
+                f"{root} has {len(present)} of the {len(expected)} {split} classes of {known.title}{which}. Results on "
+                "it cannot be compared with others.",
+                A2LPWarning,
+                stacklevel=3,
             )
-
-
-def _warn_missing(root: Path, present: set[str], standard_names: bool, split: str, known: Standard) -> None:
-    expected = known.classes[split]
-    missing = [name for name in expected if name not in present] if standard_names else []
-    if missing or len(present) != len(expected):
-        which = f": {', '.join(missing[:3])}{', ...' * (len(missing) > 3)} missing" if missing else ""
-        warnings.warn(
-            f"{root} has {len(present)} of the {len(expected)} {split} classes of {known.title}{which}. Results on it "
-            "cannot be compared with others.",
-            A2LPWarning,
-            stacklevel=4,
-        )
+    return rows

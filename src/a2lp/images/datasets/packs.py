@@ -2,8 +2,8 @@
 
 ``data`` holds all encoded images one after the other and ``offsets`` where each begins (and the last ends);
 ``labels`` index ``classes``; ``names`` and ``split`` are the file name and the split of each image. With ``grid``
-(rows, columns) and ``tile`` (height, width), each encoded image is a mosaic, read row by row; ``crop`` is the part
-of a tile that is used.
+(rows, columns) and ``tile`` (height, width), each encoded image is a mosaic, row by row; ``crop`` is the used part of a
+tile.
 """
 
 from __future__ import annotations
@@ -32,11 +32,7 @@ _OPTIONAL = ("names", "split", "grid", "tile", "crop")
 
 
 def find_packs(paths: Sequence[Path], standard: Standard | None) -> ImageTable | None:
-    """Read the packs of one dataset among some .npz files.
-
-    With a standard, those that hold its classes are taken, and the splits are the standard's; else all must hold
-    the same classes, and the splits are the packs' own.
-    """
+    """Read the packs of a standard dataset among some .npz files, or packs that all have the same classes."""
     packs = [path for path in paths if set(_REQUIRED) <= set(npz.names(path, _EXPECTED, DatasetError))]
     if not packs:
         return None
@@ -72,8 +68,7 @@ def _read(path: Path) -> ImageTable:
         classes = [known[label] for label in pack["labels"].tolist()]
         names = _texts(pack["names"]) if "names" in pack else [f"{row:06d}" for row in range(len(classes))]
         files = [name if "/" in name else f"{label}/{name}" for name, label in zip(names, classes, strict=True)]
-        offsets = pack["offsets"].tolist()
-        blobs = [pack["data"][start:stop] for start, stop in pairwise(offsets)]
+        blobs = [pack["data"][start:stop] for start, stop in pairwise(pack["offsets"].tolist())]
         source: Source = Encoded(blobs, files)
         if grid is not None:
             tile = _pair(pack, "tile")

@@ -1,12 +1,8 @@
-"""The pickles that miniImageNet, tieredImageNet, CIFAR-FS, FC100 and CIFAR-100 are passed around as.
-
-They are read by the same restricted reader as pickled features, so nothing in them is run.
-"""
+"""The pickles of miniImageNet, tieredImageNet, CIFAR-FS, FC100 and CIFAR-100, read without running code in them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,51 +19,34 @@ from a2lp.images.datasets.splits import SPLITS, Standard, standard
 NDArray = np.ndarray[Any, Any]
 
 _EXPECTED = "a pickle of images"
-
-
-@dataclass(frozen=True)
-class _Family:
-    """Files of one dataset, in lower case: ``{}`` stands for the split."""
-
-    dataset: str
-    images: str
-    labels: str | None = None
-    train: str = "train"
-
-    def files(self, root: Path) -> dict[str, tuple[Path, Path | None]]:
-        """The file of images, and that of labels, of each split that is present."""
-        present = {entry.name.lower(): entry for entry in root.iterdir()} if root.is_dir() else {}
-        files = {}
-        for split in SPLITS:
-            name = self.train if split == "train" else split
-            images, labels = self.images.format(name), (self.labels or self.images).format(name)
-            if images in present and labels in present:
-                files[split] = (present[images], present[labels] if self.labels else None)
-        return files
-
-
-_FAMILIES = (
-    _Family("mini_imagenet", "mini-imagenet-cache-{}.pkl"),
-    _Family("mini_imagenet", "miniimagenet_category_split_{}.pickle", train="train_phase_train"),
-    _Family("tiered_imagenet", "{}_images_png.pkl", "{}_labels.pkl"),
-    _Family("cifar_fs", "cifar_fs_{}.pickle"),
-    _Family("fc100", "fc100_{}.pickle"),
+# datasets with the files of a split, in lower case: images with labels, or one file of each
+_FILES: tuple[tuple[str, ...], ...] = (
+    ("mini_imagenet", "mini-imagenet-cache-{}.pkl"),
+    ("mini_imagenet", "miniimagenet_category_split_{}.pickle"),
+    ("tiered_imagenet", "{}_images_png.pkl", "{}_labels.pkl"),
+    ("cifar_fs", "cifar_fs_{}.pickle"),
+    ("fc100", "fc100_{}.pickle"),
 )
 
 
 def find_pickles(root: Path, split: str | None, wanted: Standard | None) -> ImageTable | None:
-    """Read the pickles of a folder, those of one split where it is named."""
-    for family in _FAMILIES:
-        files = family.files(root)
-        if not files or (wanted is not None and wanted.name != family.dataset):
+    """Read the pickles of a folder, or of one split."""
+    present = {entry.name.lower(): entry for entry in root.iterdir()}
+    for dataset, *patterns in _FILES:
+        files: dict[str, list[Path]] = {}
+        for name in SPLITS:
+            part = "train_phase_train" if name == "train" and "category_split" in patterns[0] else name
+            names = [pattern.format(part) for pattern in patterns]
+            if present.keys() >= set(names):
+                files[name] = [present[file] for file in names]
+        if not files or (wanted is not None and wanted.name != dataset):
             continue
+        known = standard(dataset)
         if split is not None and split not in files:
-            present = ", ".join(images.name for images, _ in files.values())
-            problem = f"there is {present}, but nothing of the split {split!r}."
-            raise layout_error(root, problem, standard(family.dataset))
-        names = list(files) if split is None else [split]
-        parts = [_read(*files[name], name, standard(family.dataset)) for name in names]
-        return join(parts, [name for name, part in zip(names, parts, strict=True) for _ in part.files])
+            found = ", ".join(paths[0].name for paths in files.values())
+            raise layout_error(root, f"there is {found}, but nothing of the split {split!r}.", known)
+        tables = {name: _read(name, known, *files[name]) for name in ([split] if split else files)}
+        return join(list(tables.values()), [name for name, table in tables.items() for _ in table.files])
     return None
 
 
@@ -96,24 +75,27 @@ def _cifar100(path: Path, names: list[str]) -> ImageTable:
         return ImageTable(Arrays(images), files, classes)
 
 
-def _read(images: Path, labels: Path | None, split: str, known: Standard) -> ImageTable:
+def _read(split: str, known: Standard, images: Path, labels: Path | None = None) -> ImageTable:
     if labels is not None:
-        return _encoded(images, labels, split, known)
+        return _encoded(split, known, images, labels)
     with reading(images, _EXPECTED, error=DatasetError):
         content = _load_dict(images, ())
-        if {"image_data", "class_dict"} <= content.keys():
-            pixels = _pixels(content["image_data"], "image_data")
-            classes, standard_names = _from_class_dict(content["class_dict"], len(pixels)), True
-        elif {"data", "labels"} <= content.keys():
-            pixels = _pixels(content["data"], "data")
+        key = "image_data" if {"image_data", "class_dict"} <= content.keys() else "data"
+        if key == "data" and not {"data", "labels"} <= content.keys():
+            raise InputError(f"it holds {listed(content)}; expected image_data and class_dict, or data and labels.")
+        pixels = _bytes(content[key], key)
+        if pixels.ndim != 4 or pixels.shape[3] != 3:
+            raise InputError(f"`{key}` has shape {pixels.shape}; expected (N, height, width, 3).")
+        if key == "data":
             numbers = _labels(content["labels"], len(pixels))
             classes, standard_names = _class_names(numbers, content.get("catname2label"), split, known)
         else:
-            raise InputError(f"it holds {listed(content)}; expected image_data and class_dict, or data and labels.")
-        return ImageTable(Arrays(pixels), _files(images, classes), classes, standard_names=standard_names)
+            classes, standard_names = _from_class_dict(content["class_dict"], len(pixels)), True
+        files = [f"{images.name}/{name}/{row:06d}" for row, name in enumerate(classes)]
+        return ImageTable(Arrays(pixels), files, classes, standard_names=standard_names)
 
 
-def _encoded(images: Path, labels: Path, split: str, known: Standard) -> ImageTable:
+def _encoded(split: str, known: Standard, images: Path, labels: Path) -> ImageTable:
     """tieredImageNet: a list of PNG files, and the names of the classes in words."""
     with reading(images, _EXPECTED, error=DatasetError):
         blobs = load_pickle(images, _EXPECTED, DatasetError)
@@ -127,38 +109,25 @@ def _encoded(images: Path, labels: Path, split: str, known: Standard) -> ImageTa
         wnid_of = {known.names[name]: name for name in known.classes[split] if name in known.names}
         number_of = {wnid_of.get(word, word): number for number, word in enumerate(words)}
         classes, standard_names = _class_names(numbers, number_of, split, known)
-    files = _files(images, classes)
+    files = [f"{images.name}/{name}/{row:06d}" for row, name in enumerate(classes)]
     return ImageTable(Encoded(arrays, files), files, classes, standard_names=standard_names)
-
-
-def _files(path: Path, classes: list[str]) -> list[str]:
-    return [f"{path.name}/{name}/{row:06d}" for row, name in enumerate(classes)]
 
 
 def _class_names(numbers: NDArray, number_of: Any, split: str, known: Standard) -> tuple[list[str], bool]:
     """The class name of each number, and whether these are names of the standard split."""
-    every = sorted(known.split_of())
-    name_of = _by_number(number_of)
+    every, classes = sorted(known.split_of()), set(known.classes[split])
     present = set(numbers.tolist())
+    name_of: dict[int, str] = {}
+    if isinstance(number_of, dict) and all(isinstance(number, int | np.integer) for number in number_of.values()):
+        name_of = dict(zip(map(int, number_of.values()), _texts(list(number_of)), strict=True))
     if not present <= name_of.keys():
         # the numbers of CIFAR-100, whose classes are sorted
-        if known.name in {"cifar_fs", "fc100"} and {every[n] for n in present if n < len(every)} == set(
-            known.classes[split]
-        ):
+        if known.name in {"cifar_fs", "fc100"} and {every[n] for n in present if n < len(every)} == classes:
             name_of = dict(enumerate(every))
         else:
             name_of = {n: f"{split}_{n:03d}" for n in present}
     names = [name_of[n] for n in numbers.tolist()]
-    return names, set(names) <= set(known.classes[split])
-
-
-def _by_number(number_of: Any) -> dict[int, str]:
-    """The names of ``{name: number}`` by their numbers; none where it is something else."""
-    if not isinstance(number_of, dict) or not all(
-        isinstance(number, int | np.integer) for number in number_of.values()
-    ):
-        return {}
-    return dict(zip(map(int, number_of.values()), _texts(list(number_of)), strict=True))
+    return names, set(names) <= classes
 
 
 def _from_class_dict(rows_of: Any, count: int) -> list[str]:
@@ -175,13 +144,6 @@ def _from_class_dict(rows_of: Any, count: int) -> list[str]:
     return [str(name) for name in classes]
 
 
-def _pixels(value: Any, what: str) -> NDArray:
-    images = _bytes(value, what)
-    if images.ndim != 4 or images.shape[3] != 3:
-        raise InputError(f"`{what}` has shape {images.shape}; expected (N, height, width, 3).")
-    return images
-
-
 def _bytes(value: Any, what: str) -> NDArray:
     array = value.array if isinstance(value, PickledArray) else value
     if not isinstance(array, np.ndarray) or array.dtype != np.uint8 or array.size == 0:
@@ -191,7 +153,7 @@ def _bytes(value: Any, what: str) -> NDArray:
 
 
 def _numbers(value: Any) -> NDArray:
-    """Whole numbers in an array or a list, one axis."""
+    """Whole numbers from an array or a list, one axis."""
     array = value.array if isinstance(value, PickledArray) else value
     if isinstance(array, list | tuple) and all(isinstance(one, int | np.integer) for one in array):
         array = np.array(array, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Where pixels come from: files, encoded images in memory, arrays, mosaics of tiles, and rows of these."""
+"""Sources of pixels: files, encoded images in memory, arrays, mosaics of tiles, and rows of these."""
 
 from __future__ import annotations
 
@@ -26,17 +26,15 @@ class Source(Protocol):
     """Images by their row number; safe to read from several threads."""
 
     def image(self, row: int) -> Pixels:
-        """An image as uint8 (h, w, 3); ``CorruptImageError`` names one that cannot be decoded."""
-        ...
+        """An image as uint8 (h, w, 3); ``CorruptImageError`` if it cannot be decoded."""
 
     def digest(self, row: int) -> str:
-        """SHA-256 of what the image is made of, in hexadecimal."""
-        ...
+        """SHA-256, in hexadecimal, of the encoded image or of its pixels."""
 
 
 @dataclass(frozen=True, eq=False)
 class Files:
-    """Image files under a root. One that changed since its digest was taken is refused: caches rely on the digest."""
+    """Image files under a root. A file that changed since its digest was taken is refused: the cache relies on it."""
 
     root: Path
     files: Sequence[str]
@@ -87,8 +85,7 @@ class Arrays:
 
     def image(self, row: int) -> Pixels:
         """The pixels themselves."""
-        image: Pixels = self.images[row]
-        return image
+        return np.asarray(self.images[row])
 
     def digest(self, row: int) -> str:
         """SHA-256 of the shape and the pixels."""
@@ -98,11 +95,7 @@ class Arrays:
 
 @dataclass(frozen=True, eq=False)
 class Mosaics:
-    """Encoded images that hold a grid of tiles each, row by row.
-
-    A mosaic is decoded once and kept for its other tiles, as long as it is among the last ones that fit into
-    ``MOSAIC_CACHE_BYTES``.
-    """
+    """Encoded images that hold a grid of tiles each, row by row; the last ones are kept in memory, decoded."""
 
     blobs: Sequence[NDArray]
     grid: tuple[int, int]
@@ -116,9 +109,8 @@ class Mosaics:
 
     def image(self, row: int) -> Pixels:
         """Cut the tile out of its mosaic."""
-        (_, columns), (height, width) = self.grid, self.tile
-        mosaic, place = divmod(row, self.grid[0] * columns)
-        y, x = place // columns * height, place % columns * width
+        mosaic, place = divmod(row, self.grid[0] * self.grid[1])
+        y, x = place // self.grid[1] * self.tile[0], place % self.grid[1] * self.tile[1]
         return self._mosaic(mosaic)[y : y + self.crop[0], x : x + self.crop[1]].copy()
 
     def digest(self, row: int) -> str:
@@ -130,19 +122,16 @@ class Mosaics:
         return hashlib.sha256(self._hashes[mosaic] + where).hexdigest()
 
     def _mosaic(self, index: int) -> Pixels:
-        with self._lock:
-            lock = self._locks.setdefault(index, threading.Lock())
-        with lock:  # so that two threads never decode the same one
+        with self._locks.setdefault(index, threading.Lock()):  # so that two threads never decode the same mosaic
             with self._lock:
                 if index in self._kept:
                     self._kept.move_to_end(index)
                     return self._kept[index]
-            pixels = decode(self.blobs[index].tobytes(), f"{self.name}, mosaic {index}")
+            name = f"{self.name}, mosaic {index}"
+            pixels = decode(self.blobs[index].tobytes(), name)
             expected = (self.grid[0] * self.tile[0], self.grid[1] * self.tile[1], 3)
             if pixels.shape != expected:
-                raise CorruptImageError(
-                    f"{self.name}, mosaic {index}", f"its shape is {pixels.shape}; expected {expected}"
-                )
+                raise CorruptImageError(name, f"its shape is {pixels.shape}; expected {expected}")
             with self._lock:
                 self._kept[index] = pixels
                 while len(self._kept) > 1 and sum(kept.nbytes for kept in self._kept.values()) > MOSAIC_CACHE_BYTES:
@@ -159,20 +148,12 @@ class Rows:
     inner: NDArray
 
     def image(self, row: int) -> Pixels:
-        """The image of the source that has it."""
+        """The image of the row's source."""
         return self.sources[int(self.part[row])].image(int(self.inner[row]))
 
     def digest(self, row: int) -> str:
-        """The digest that the row has in its source."""
+        """The digest of the row's source."""
         return self.sources[int(self.part[row])].digest(int(self.inner[row]))
-
-
-def joined(sources: Sequence[Source], sizes: Sequence[int]) -> Source:
-    """Several sources one after the other."""
-    if len(sources) == 1:
-        return sources[0]
-    part = np.repeat(np.arange(len(sources)), sizes)
-    return Rows(tuple(sources), part, np.concatenate([np.arange(size) for size in sizes]))
 
 
 def selected(source: Source, rows: NDArray) -> Source:

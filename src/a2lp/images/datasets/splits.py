@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from a2lp.errors import InputError, UnknownNameError
+from a2lp.errors import UnknownNameError
 
 SPLITS = ("train", "val", "test")
 
@@ -23,22 +23,12 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Standard:
-    """A benchmark and which of its classes are for training, validation and test.
-
-    Attributes
-    ----------
-    name, title : str
-        As code and as papers call it.
-    classes : dict of str to tuple of str
-        The classes of ``train``, ``val`` and ``test``, as the folders of its images are named.
-    names : dict of str to str
-        What a class is called in words, where its own name is an ImageNet number.
-    """
+    """A benchmark and its classes for training, validation and test."""
 
     name: str
-    title: str
-    classes: dict[str, tuple[str, ...]]
-    names: dict[str, str]
+    title: str  # the name in papers
+    classes: dict[str, tuple[str, ...]]  # of each split, named as their image folders are
+    names: dict[str, str]  # in words, of classes that are called by their ImageNet number
 
     def split_of(self) -> dict[str, str]:
         """The split of each class."""
@@ -56,15 +46,8 @@ def standard(name: str) -> Standard:
 @cache
 def _read(name: str) -> Standard:
     content = json.loads((files("a2lp.images.datasets") / "splits" / f"{name}.json").read_text("utf-8"))
-    return Standard(
-        name, TITLES[name], {split: tuple(sorted(content[split])) for split in SPLITS}, content.get("names", {})
-    )
-
-
-def check_split(split: str | None) -> None:
-    """Refuse a split that no benchmark has."""
-    if split is not None and split not in SPLITS:
-        raise InputError(f"split={split!r} must be one of {', '.join(SPLITS)}, or left out for all images.")
+    classes = {split: tuple(sorted(content[split])) for split in SPLITS}
+    return Standard(name, TITLES[name], classes, content.get("names", {}))
 
 
 def _plain(name: str) -> str:

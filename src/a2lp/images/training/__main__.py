@@ -1,7 +1,4 @@
-"""``python -m a2lp.images.training CONFIG --data DIR --out DIR``: train, then embed all splits.
-
-It prints a line for each evaluation and needs neither typer nor rich, for machines where nothing can be installed.
-"""
+"""``python -m a2lp.images.training CONFIG --data DIR --out DIR``: train and embed all splits, without typer or rich."""
 
 from __future__ import annotations
 
@@ -16,11 +13,10 @@ from a2lp.features import load as load_features
 from a2lp.files import exists
 from a2lp.images.backbones import create
 from a2lp.images.datasets import load
+from a2lp.images.datasets.splits import SPLITS
 from a2lp.images.embed import check_targets, embed
 from a2lp.images.training.config import TrainConfig
 from a2lp.images.training.loop import Report, train
-
-SPLITS = ("train", "val", "test")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,12 +54,12 @@ def _run(config: TrainConfig, options: argparse.Namespace) -> None:
     for split, images in sets.items():
         about = {"dataset": config.dataset, "split": split, "trained": config.name}
         out = options.out / f"{split}.npz"
-        made = embed(images, backbone, out, **machine, batch_size=512, flip=True, about=about, force=ours[split])
-        _print_line(f"{split}: {made!r}")
+        features = embed(images, backbone, out, **machine, batch_size=512, flip=True, about=about, force=ours[split])
+        _print_line(f"{split}: {features!r}")
 
 
 def _is_ours(path: Path, run: str) -> bool:
-    """Whether these are features of this run, which are made again from the cache; others are not replaced."""
+    """Whether a file has features of this run, which may be replaced; others may not."""
     ours = exists(path) and load_features(path).about.get("trained") == run
     if path.parent.is_dir():
         check_targets(path, labels=True, force=ours)

@@ -1,7 +1,4 @@
-"""Augmentation on the device: flips, crops or shifts by one resampling, and colours, a batch at a time.
-
-Sampling coordinates are two outer sums rather than a product of matrices: TF32 would move them by parts of a pixel.
-"""
+"""Augmentation on the device, a batch at a time: flips with crops or shifts by one resampling, then colours."""
 
 from __future__ import annotations
 
@@ -41,10 +38,7 @@ def augment(pixels: Tensor, config: TrainConfig, generator: torch.Generator) -> 
 
 
 def windows(u: Tensor, side: int, config: TrainConfig) -> Tensor:
-    """Windows of images from uniform numbers (b, 5): (b, 4) centre x, y and half width, height; the image is -1..1.
-
-    A negative half width is a mirror image.
-    """
+    """Windows from uniform numbers (b, 5): centre x, y and half width (negative: mirrored), height (b, 4) in -1..1."""
     if config.crop_area is not None:
         low, high = config.crop_area
         area = low + (high - low) * u[:, 1]
@@ -62,12 +56,11 @@ def windows(u: Tensor, side: int, config: TrainConfig) -> Tensor:
 
 def resample(x: Tensor, where: Tensor, size: int) -> Tensor:
     """Each image's window (b, 4) as (b, 3, size, size), bilinear; beyond the border the image is mirrored."""
+    # sums, not a product of matrices: TF32 would move the coordinates by parts of a pixel
     steps = (2 * torch.arange(size, device=x.device) + 1) / size - 1  # centres of the pixels, -1..1
     across = where[:, 0, None] + where[:, 2, None] * steps  # (b, size)
     down = where[:, 1, None] + where[:, 3, None] * steps
-    grid = torch.stack(
-        [across[:, None, :].expand(-1, size, -1), down[:, :, None].expand(-1, -1, size)], dim=3
-    )  # (b, size, size, 2)
+    grid = torch.stack(torch.broadcast_tensors(across[:, None, :], down[:, :, None]), dim=3)  # (b, size, size, 2)
     return F.grid_sample(x, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
 
 
@@ -80,5 +73,5 @@ def recolour(x: Tensor, factors: Tensor) -> Tensor:
 
 
 def _gray(x: Tensor) -> Tensor:
-    # plain numbers: a tensor of weights would be copied to the device at each step, and the host wait for it
+    # plain numbers: the host would wait while a tensor of weights is copied to the device
     return 0.299 * x[:, :1] + 0.587 * x[:, 1:2] + 0.114 * x[:, 2:]

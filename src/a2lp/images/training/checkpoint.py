@@ -1,4 +1,4 @@
-"""The files of a training run: a checkpoint, a log with a line for each evaluation, and the record at the end."""
+"""The files of a training run: a checkpoint, a log of the evaluations, and the record at the end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from a2lp.checks import shown
 from a2lp.errors import InputError, WeightsFileError
-from a2lp.files import TEXT_BYTES, exists, parse_json, read_json, reading, write_text
+from a2lp.files import TEXT_BYTES, exists, parse_json, reading, write_text
 from a2lp.images.backbones.weight_files import shards_of
 from a2lp.images.training.config import current_names
 from a2lp.images.view import View
@@ -28,26 +28,18 @@ _REMEDY = "Check the folder's permissions and its space; the same command then c
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The result of one evaluation during training.
+    """One evaluation during training.
 
     Attributes
     ----------
-    step : int
-        Steps until then.
-    epoch, seconds : float
-        Epochs and seconds of training until then, evaluations included.
-    images : int
-        Images that went through the network, rotated copies counted.
-    loss : float
-        Mean loss since the previous evaluation.
-    lr : float
-        The learning rate at that step.
+    step, epoch, seconds, images : int, float, float, int
+        Steps, epochs, seconds of training (with evaluations) and images through the network (with rotations) so far.
+    loss, lr : float
+        The mean loss since the previous evaluation, and the learning rate.
     one_shot, five_shot : float or None
-        Few-shot accuracy in percent on validation classes, of the averaged weights; None without validation.
-    batch_norm : str
-        The batch norm statistics that the accuracy is of: ``averaged`` or ``recalibrated``.
-    best : bool
-        Whether it is the best so far.
+        Accuracy in percent on validation classes, of the averaged weights; None without validation.
+    batch_norm, best : str, bool
+        Its batch norm statistics (``averaged`` or ``recalibrated``), and whether it is the best so far.
     decay : float or None
         Decay of the best average of the weights; None in records of runs with one average.
     """
@@ -65,11 +57,10 @@ class Evaluation:
     decay: float | None = None
 
     def __str__(self) -> str:
-        accuracy = (
-            "" if self.one_shot is None else f", {self.one_shot:.2f} / {self.five_shot:.2f} on validation classes"
-        )
-        best = " (best)" if self.best else ""
-        return f"epoch {self.epoch:.1f}, {self.seconds:.0f} s, loss {self.loss:.3f}{accuracy}{best}"
+        text = f"epoch {self.epoch:.1f}, {self.seconds:.0f} s, loss {self.loss:.3f}"
+        if self.one_shot is not None:
+            text += f", {self.one_shot:.2f} / {self.five_shot:.2f} on validation classes"
+        return text + " (best)" * self.best
 
     @classmethod
     def of(cls, values: Any) -> Evaluation:
@@ -81,7 +72,7 @@ class Evaluation:
 
 @dataclass
 class RunState:
-    """How far a run is. Randomness is a function of the seed and the step, so none of it is kept here."""
+    """The progress of a run. Random numbers depend on the seed and the step alone, so no generator is kept here."""
 
     step: int = 0
     seconds: float = 0.0
@@ -92,7 +83,7 @@ class RunState:
 
 
 def write(out: Path, identity: dict[str, Any], state: RunState, tensors: dict[str, Any]) -> None:
-    """Write a checkpoint; the previous one stays whole until this one is."""
+    """Write a checkpoint; the previous one is replaced only once this one is complete."""
     progress = vars(state) | {"evaluations": [asdict(evaluation) for evaluation in state.evaluations]}
     content = {"identity": json.dumps(identity), "progress": progress, "tensors": tensors}
     write_checkpoint(out / CHECKPOINT, content, _REMEDY)
@@ -101,7 +92,7 @@ def write(out: Path, identity: dict[str, Any], state: RunState, tensors: dict[st
 def read(
     out: Path, identity: dict[str, Any], weights: dict[str, Tensor], device: torch.device
 ) -> tuple[RunState, dict[str, Any]] | None:
-    """The checkpoint of this very run, or None where there is none; ``weights`` is an example of the best ones."""
+    """The checkpoint of this run, or None if there is none; ``weights`` is an example of ``best_state``."""
     path = out / CHECKPOINT
     if not exists(path):
         return None
@@ -110,8 +101,8 @@ def read(
         check_like(content, {"identity": str, "progress": dict, "tensors": dict}, "the checkpoint")
         _same_run(path, parse_json(content["identity"], "identity"), identity)
         progress = current_names(content["progress"])
-        kinds: dict[str, Any] = {"step": int, "seconds": float, "since": int, "evaluations": list}
         evaluated = bool(progress.get("evaluations"))
+        kinds: dict[str, Any] = {"step": int, "seconds": float, "since": int, "evaluations": list}
         kinds["best_score"] = float | None if evaluated else type(None)
         kinds["best_state"] = weights if evaluated else type(None)
         check_like(progress, kinds, "progress")
@@ -124,31 +115,35 @@ def read(
 
 
 def finished(out: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
-    """The record of this very run if it is finished; an error if it is another run's, or its weights are missing."""
-    path = out / RECORD
-    if not exists(path):
-        return None
-    record = read_record(path)
-    _same_run(path, record, identity)
-    if not _weights(out):
+    """The record of this run if it is finished; InputError if the folder has files of another run."""
+    path, whole = out / RECORD, out / WEIGHTS
+    weights = [file for file in (whole, *shards_of(whole)) if exists(file)]
+    if exists(path):
+        record = read_record(path)
+        _same_run(path, record, identity)
+        if not weights:
+            raise InputError(
+                f"{path} is of a finished run, but its weights are missing. Put them back, or delete {RECORD} to train "
+                "again."
+            )
+        return record
+    others = [file for file in (*weights, out / LOG) if exists(file)]
+    if others and not exists(out / CHECKPOINT):
         raise InputError(
-            f"{path} says that this run is finished, but its weights are missing. Put them back, or delete {RECORD} to "
-            "train again."
+            f"{out} holds {others[0].name}, which is not of this run and would be replaced. Choose another folder, or "
+            "move that file."
         )
-    return record
+    return None
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """The record of a run, under its current names."""
+    """The record of a run, by its current names."""
     expected = "the record of a training run"
     with reading(path, expected, most=TEXT_BYTES, remedy="Choose another folder.", error=InputError):
-        record = read_json(path, expected, InputError)
-        if not isinstance(record, dict):
-            raise InputError(f"it is a {type(record).__name__}; expected {expected}.")
-        record = current_names(record)
-        for name, kind in {"config": dict, "data": dict, "view": str, "views": dict, "evaluations": list}.items():
+        record = current_names(parse_json(path.read_bytes(), "the file"))
+        kinds = {"config": dict, "data": dict, "view": str, "views": dict, "evaluations": list, "seconds": float}
+        for name, kind in kinds.items():
             check_like(record.get(name), kind, name)
-        check_like(record.get("seconds"), float, "seconds")
         for evaluation in record["evaluations"]:
             Evaluation.of(evaluation)
         view = str(View.parse(record["view"]))
@@ -157,18 +152,8 @@ def read_record(path: Path) -> dict[str, Any]:
     return record
 
 
-def claim(out: Path) -> None:
-    """Refuse a folder with weights or a log that no checkpoint belongs to: they are not of this run."""
-    others = [path for path in (*_weights(out), out / LOG) if exists(path)]
-    if others and not exists(out / CHECKPOINT):
-        raise InputError(
-            f"{out} holds {others[0].name}, which is not of this run and would be replaced. Choose another folder, or "
-            "move that file."
-        )
-
-
 def clean(out: Path) -> None:
-    """Remove what a finished run does not need: its checkpoint, and parts of checkpoints that kills left."""
+    """Remove the checkpoint of a finished run, and incomplete ones of runs that were killed."""
     for left in (out / CHECKPOINT, *out.glob(f".{CHECKPOINT}.*.tmp")):
         left.unlink(missing_ok=True)
 
@@ -184,14 +169,8 @@ def write_record(out: Path, record: dict[str, Any]) -> None:
     write_text(out / RECORD, json.dumps(record, indent=1, allow_nan=False) + "\n", _REMEDY)
 
 
-def _weights(out: Path) -> list[Path]:
-    whole = out / WEIGHTS
-    shards = (shard for found in shards_of(whole).values() for shard in found)
-    return [path for path in (whole, *shards) if path.exists()]
-
-
 def _same_run(path: Path, known: Mapping[str, Any], identity: dict[str, Any]) -> None:
-    """Refuse the files of another run. Settings that are missing there, as in earlier versions, are ignored."""
+    """Refuse the files of another run. Settings that they lack, as in earlier versions, are ignored."""
     for part, here in identity.items():
         there = known.get(part)
         if not isinstance(there, dict):

@@ -1,9 +1,8 @@
-"""The configuration of a pre-training run, one JSON file: data, network, recipe, schedule, evaluations."""
+"""The configuration of a pre-training run, a JSON file."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -11,55 +10,40 @@ from typing import Any
 
 from a2lp.checks import require_name, shown
 from a2lp.errors import InputError
-from a2lp.files import read_json, reading
+from a2lp.files import TEXT_BYTES, parse_json, reading
+from a2lp.images.backbones.network import IMAGENET_MEAN, IMAGENET_STD, Triple
 from a2lp.images.view import View
 
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-
 RECIPES: dict[str, dict[str, Any]] = {
-    # S2M2: manifold mixup on one part of the batch, four rotations of each image of the other part
-    "s2m2": {"batch": 128, "rotated": 32, "mixup": 2.0, "weight_decay": 5e-4, "smoothing": 0.1, "average": 0.999},
+    # S2M2, the defaults: manifold mixup on one part of the batch, four rotations of each image of the other part
+    "s2m2": {},
     # LR+ICI: cross-entropy alone, the learning rate divided by ten after each quarter
-    "plain": {
-        "batch": 64,
-        "rotated": 0,
-        "mixup": 0.0,
-        "weight_decay": 1e-4,
-        "smoothing": 0.0,
-        "average": 0.0,
-        "schedule": "step",
-        "warmup": 0,
-    },
+    "plain": {"batch": 64, "rotated": 0, "weight_decay": 1e-4, "schedule": "step", "warmup": 0}
+    | dict.fromkeys(("mixup", "smoothing", "average"), 0.0),
 }
-SCHEDULES = ("cosine", "step")
-PRECISIONS = ("auto", "float32", "bfloat16")
 # names of settings and entries in files of earlier versions
 _FORMER_NAMES = {"looks": "evaluations", "look_tasks": "evaluation_tasks", "look_images": "evaluation_images"}
 
+_OPTIONAL = ("dataset", "teacher", "epochs", "minutes", "crop_area")  # None if they are not given
 _MANY = 10**6
-_WHOLE = {  # least and most
-    "batch": (1, _MANY),
-    "rotated": (0, _MANY),
-    "size": (1, 10**4),
-    "warmup": (0, 10**9),
-    "shift": (0, 10**4),
-    "recalibrate": (0, _MANY),
-    "seed": (0, 2**63 - 1),
-    "evaluations": (1, _MANY),
-    "evaluation_tasks": (1, _MANY),
-    "evaluation_images": (20, _MANY),
-}
-_NUMBERS: tuple[tuple[tuple[str, ...], str, Callable[[float], bool]], ...] = (
-    (("epochs", "minutes"), "above 0, at most a million", lambda x: 0 < x <= _MANY),
-    (("lr", "distil_temperature"), "above 0, below 1e38", lambda x: 0 < x < 1e38),
-    (("stop", "momentum", "distil_weight"), "above 0, at most 1", lambda x: 0 < x <= 1),
-    (("smoothing", "jitter", "weight_decay"), "of at least 0, below 1", lambda x: 0 <= x < 1),
-    (("mixup", "rotation_weight", "checkpoint_seconds"), "of at least 0, below 1e38", lambda x: 0 <= x < 1e38),
+_RULES: tuple[tuple[tuple[str, ...], str, Callable[[Any], bool]], ...] = (
+    (("batch", "evaluations", "evaluation_tasks"), "whole number from 1 to a million", lambda x: 1 <= x <= _MANY),
+    (("rotated", "recalibrate"), "whole number from 0 to a million", lambda x: 0 <= x <= _MANY),
+    (("evaluation_images",), "whole number from 20 to a million", lambda x: 20 <= x <= _MANY),
+    (("warmup",), "whole number from 0 to a billion", lambda x: 0 <= x <= 10**9),
+    (("shift",), "whole number from 0 to 10000", lambda x: 0 <= x <= 10**4),
+    (("size",), "whole number from 1 to 10000", lambda x: 1 <= x <= 10**4),
+    (("seed",), "whole number from 0 to 2**63 - 1", lambda x: 0 <= x < 2**63),
+    (("epochs", "minutes"), "number above 0, at most a million", lambda x: 0 < x <= _MANY),
+    (("lr", "distil_temperature"), "number above 0, below 1e38", lambda x: 0 < x < 1e38),
+    (("stop", "momentum", "distil_weight"), "number above 0, at most 1", lambda x: 0 < x <= 1),
+    (("smoothing", "jitter", "weight_decay"), "number of at least 0, below 1", lambda x: 0 <= x < 1),
+    (("mixup", "rotation_weight", "checkpoint_seconds"), "number of at least 0, below 1e38", lambda x: 0 <= x < 1e38),
 )
 
 
 def current_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings or entries of a file under their current names."""
+    """The entries of a file by their current names."""
     return {_FORMER_NAMES.get(name, name): value for name, value in values.items()}
 
 
@@ -71,50 +55,42 @@ class TrainConfig:
     ----------
     name, backbone, recipe : str
         The name of the run in records, the network, and ``s2m2`` or ``plain``.
-    kept : View
-        How base images are kept on the device; augmentation crops from there.
-    size : int
-        The side of the network's input in training.
+    kept, size : View, int
+        The size of base images on the device, from which augmentation crops, and the side of the network's input.
     views : tuple of View
         Candidates for embedding. Evaluations use the first; the best of all is chosen at the end.
     dataset : str, optional
-        A benchmark, whose standard splits are used; left out, the data's own splits are.
-    options : dict
-        Options of the network, such as ``{"stem_stride": 2}``.
+        A benchmark, whose standard splits are used instead of the data's own.
+    options, mean, std
+        Of the network: options such as ``{"stem_stride": 2}``, and the normalisation of pixels in 0..1.
     epochs, minutes : float, optional
         The length of the schedule: one of the two. An epoch draws every base image once (its rotations count once).
     stop : float
-        End after this part of the schedule: some datasets are at their best long before the rate reaches zero.
+        The part of the schedule to run: some datasets are at their best long before the rate reaches zero.
     batch, rotated : int
-        Images of a step, and how many more of which all four rotations are shown.
-    mixup : float
-        Parameter of the Beta distribution of manifold mixup; 0 for none.
-    rotation_weight : float
-        Weight of the loss of predicting the rotation, beside that of the class.
+        Images of a step, and the number of further images that are shown in all four rotations.
+    mixup, rotation_weight : float
+        Parameter of the Beta distribution of manifold mixup (0 for none), and weight of the loss of rotations.
     teacher : str, optional
         Weights of a trained network of the same backbone, for self-distillation.
     distil_weight, distil_temperature : float
-        With a teacher: the part of the classes' loss that its soft predictions replace, and how much they are softened.
-    lr, momentum, weight_decay, warmup, schedule
-        SGD with Nesterov momentum; decay of parameters with two axes or more; ``warmup`` in steps.
-    smoothing : float
-        Label smoothing of the classes.
+        With a teacher: the weight of its soft predictions in the loss of the classes, and their temperature.
+    lr, momentum, weight_decay, warmup, schedule, smoothing
+        SGD with Nesterov momentum; decay of parameters with two axes or more; ``warmup`` in steps; label smoothing.
     average : tuple of float
         Decays of exponential averages of the weights; each evaluation uses the best one. 0 for none.
     crop_area, crop_aspect : (float, float), optional
-        Random crops: their part of the image's area, and their width over height.
-    shift : int
-        Without ``crop_area``: random shifts of a ``size`` x ``size`` window, in pixels of ``kept``.
-    jitter : float
-        Strength of random brightness, contrast and saturation.
+        Ranges of random crops: the part of the image's area, and width over height.
+    shift, jitter : int, float
+        Without ``crop_area``, random shifts in pixels of ``kept``; strength of random colours.
     evaluations, evaluation_tasks, evaluation_images : int
-        The number of evaluations on validation classes, the tasks of each, and the most images of a class in them.
+        The number of evaluations on validation classes, of tasks in each, and of images of a class at most.
     recalibrate : int
         Batches to recompute batch norm statistics with at each evaluation; the better of both is kept. 0 for none.
     checkpoint_seconds : float
         The time between checkpoints.
-    precision : str
-        ``bfloat16``, ``float32``, or ``auto``: the former on a GPU.
+    precision, seed : str, int
+        ``bfloat16``, ``float32``, or ``auto`` (the former on a GPU); the seed of all random numbers.
     """
 
     name: str
@@ -123,16 +99,16 @@ class TrainConfig:
     kept: View
     size: int
     views: tuple[View, ...]
-    batch: int
-    rotated: int
-    mixup: float
-    weight_decay: float
-    smoothing: float
-    average: tuple[float, ...]
+    batch: int = 128
+    rotated: int = 32
+    mixup: float = 2.0
+    weight_decay: float = 5e-4
+    smoothing: float = 0.1
+    average: tuple[float, ...] = (0.999,)
     dataset: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
-    mean: tuple[float, float, float] = IMAGENET_MEAN
-    std: tuple[float, float, float] = IMAGENET_STD
+    mean: Triple = IMAGENET_MEAN
+    std: Triple = IMAGENET_STD
     epochs: float | None = None
     minutes: float | None = None
     stop: float = 1.0
@@ -170,13 +146,13 @@ class TrainConfig:
             if name not in values:
                 raise InputError(f"a training configuration needs {name!r}. Add it; configs/ has examples.")
         values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        if not isinstance(values["average"], tuple):
-            values["average"] = (values["average"],)
+        if not isinstance(average := values.get("average", cls.average), tuple):
+            values["average"] = (average,)
         if not isinstance(values["views"], tuple) or not values["views"]:
             raise InputError(f'views={shown(values["views"])} must be a list of views, such as ["96/76/84"].')
-        values["kept"] = _view(values["kept"])
-        values["views"] = tuple(map(_view, values["views"]))
-        config = cls(**values)
+        given = (values["kept"], *values["views"])
+        kept, *views = (view if isinstance(view, View) else View.parse(view) for view in given)
+        config = cls(**values | {"kept": kept, "views": tuple(views)})
         _check(config)
         return config
 
@@ -184,12 +160,11 @@ class TrainConfig:
     def read(cls, path: str | Path) -> TrainConfig:
         """A configuration from a JSON file."""
         expected = "a training configuration (JSON, as in configs/)"
-        with reading(path, expected, error=InputError):
-            settings = read_json(path, expected, InputError)
+        with reading(path, expected, most=TEXT_BYTES, error=InputError):
+            settings = parse_json(Path(path).read_bytes(), "the file")
             if not isinstance(settings, dict):
-                raise InputError(
-                    f"it holds a {type(settings).__name__}; expected a JSON object. configs/ has examples."
-                )
+                kind = type(settings).__name__
+                raise InputError(f"it holds a {kind}; expected a JSON object. configs/ has examples.")
             return cls.of(**settings)
 
     def with_length(self, *, minutes: float | None = None, epochs: float | None = None) -> TrainConfig:
@@ -201,26 +176,19 @@ class TrainConfig:
     def as_json(self) -> dict[str, Any]:
         """Every setting, as JSON can hold it."""
         average = self.average if len(self.average) > 1 else self.average[0]
-        views = [str(view) for view in self.views]
-        values = asdict(self) | {"kept": str(self.kept), "views": views, "average": average}
+        values = asdict(self) | {"kept": str(self.kept), "views": [*map(str, self.views)], "average": average}
         plain: dict[str, Any] = json.loads(json.dumps(values))
         return plain
 
     @property
     def drawn(self) -> int:
-        """Base images that a step draws."""
+        """The number of base images in a step."""
         return self.batch + self.rotated
 
     @property
     def images_per_step(self) -> int:
-        """Images that go through the network in a step."""
+        """The number of images that go through the network in a step."""
         return self.batch + 4 * self.rotated
-
-
-def _view(value: Any) -> View:
-    if not isinstance(value, View | str):
-        raise InputError(f"view {shown(value)} must be RESIZE/CROP or RESIZE/CROP/SIZE in pixels, such as 96/84.")
-    return value if isinstance(value, View) else View.parse(value)
 
 
 def _check(config: TrainConfig) -> None:
@@ -231,16 +199,26 @@ def _check(config: TrainConfig) -> None:
         )
     for name in ("name", "backbone", "dataset", "teacher"):
         value = getattr(config, name)
-        if not (isinstance(value, str) and value) and not (value is None and name in ("dataset", "teacher")):
+        if not (isinstance(value, str) and value) and not (value is None and name in _OPTIONAL):
             raise InputError(f"{name}={shown(value)} must be a text that is not empty.")
     if not isinstance(config.options, dict):
         raise InputError(f'options={shown(config.options)} must be a JSON object, such as {{"stem_stride": 2}}.')
-    for name in ("name", "seed"):
-        if name in config.options:
-            raise InputError(f"options has {name!r}, which is a setting of the run itself. Give it beside options.")
-    for name, known in (("schedule", SCHEDULES), ("precision", PRECISIONS)):
-        require_name(name, getattr(config, name), known)
-    _check_numbers(config)
+    for name in sorted({"name", "seed"} & config.options.keys()):
+        raise InputError(f"options has {name!r}, which is a setting of the run itself. Give it beside options.")
+    require_name("schedule", config.schedule, ("cosine", "step"))
+    require_name("precision", config.precision, ("auto", "float32", "bfloat16"))
+    given = {name: value for name, value in vars(config).items() if value is not None or name not in _OPTIONAL}
+    for names, rule, holds in _RULES:
+        kinds = int if rule.startswith("whole") else int | float
+        for name in names:
+            if name in given and not (_is_number(given[name], kinds) and holds(given[name])):
+                raise InputError(f"{name}={shown(given[name])} must be a {rule}.")
+    for name, length in (("mean", 3), ("std", 3), ("crop_area", 2), ("crop_aspect", 2)):
+        value, sign = getattr(config, name), "" if name == "mean" else "positive "
+        if name in given and not (_are_numbers(value) and len(value) == length and (not sign or min(value) > 0)):
+            raise InputError(f"{name}={shown(value)} must be {length} {sign}numbers.")
+    if not _are_numbers(config.average) or not all(0 <= decay < 1 for decay in config.average):
+        raise InputError(f"average={shown(list(config.average))} must be at least 0 and below 1, such as 0.999.")
     if config.crop_area is None and config.size > config.kept.output:
         raise InputError(
             f"size={config.size} is more than the {config.kept.output} pixels kept; without crop_area, windows of "
@@ -248,31 +226,8 @@ def _check(config: TrainConfig) -> None:
         )
 
 
-def _check_numbers(config: TrainConfig) -> None:
-    for name, (least, most) in _WHOLE.items():
-        value = getattr(config, name)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise InputError(f"{name}={shown(value)} must be a whole number. Give one of {least} to {most}.")
-    for names, rule, holds in _NUMBERS:
-        for name in names:
-            value = getattr(config, name)
-            left_out = value is None and name in ("epochs", "minutes")
-            if not left_out and not (_is_number(value) and holds(value)):
-                raise InputError(f"{name}={shown(value)} must be a number {rule}.")
-    for name, length in (("mean", 3), ("std", 3), ("crop_area", 2), ("crop_aspect", 2)):
-        value = getattr(config, name)
-        left_out = value is None and name == "crop_area"
-        above = -math.inf if name == "mean" else 0.0
-        if not left_out and not (_are_numbers(value) and len(value) == length and min(value) > above):
-            raise InputError(f"{name}={shown(value)} must be {length} {'' if name == 'mean' else 'positive '}numbers.")
-    if not _are_numbers(config.average) or not all(0 <= decay < 1 for decay in config.average):
-        raise InputError(
-            f"average={shown(list(config.average))} must be numbers of at least 0, below 1. Give one, such as 0.999."
-        )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+def _is_number(value: Any, kinds: Any = int | float) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool) and abs(value) < 1e300
 
 
 def _are_numbers(values: Any) -> bool:

@@ -1,4 +1,4 @@
-"""``train``: pre-training on base classes, from images to weights."""
+"""``train``: pre-training on base classes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ from a2lp.images.training import checkpoint
 from a2lp.images.training.checkpoint import Evaluation, RunState
 from a2lp.images.training.config import TrainConfig
 from a2lp.images.training.run import Run
-from a2lp.images.training.schedule import Schedule
-from a2lp.images.training.validate import Accuracy
 from a2lp.images.view import View
 
 _REPORT_SECONDS = 0.2
@@ -38,16 +36,10 @@ class Report:
 
     Attributes
     ----------
-    done : float
-        The part of the run that is done, 0 to 1.
-    seconds : float
-        Of training, those before a kill included.
-    images : int
-        Images that went through the network.
-    evaluation : Evaluation or None
-        The evaluation that has just been made, if any.
-    note : str or None
-        The current activity, outside of training steps.
+    done, seconds, images : float, float, int
+        The part of the run that is done (0 to 1), its seconds of training and images so far, before kills too.
+    evaluation, note : Evaluation or None, str or None
+        The new evaluation, if any, and the current activity outside of training steps.
     """
 
     done: float = 0.0
@@ -63,20 +55,46 @@ class TrainResult:
 
     Attributes
     ----------
-    weights : Path
-        The safetensors file, with view and normalisation inside.
-    view : View
-        The view that is best on validation classes.
-    evaluations : tuple of Evaluation
-        The validation curve.
-    record : dict
-        The content of ``record.json``.
+    weights, view : Path, View
+        The safetensors file, and the view that is best on validation classes.
+    evaluations, record : tuple of Evaluation, dict
+        The validation curve, and the content of ``record.json``.
     """
 
     weights: Path
     view: View
     evaluations: tuple[Evaluation, ...]
     record: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Which part of a run is done, by steps or by time, and its learning rate."""
+
+    config: TrainConfig
+    steps_per_epoch: int
+
+    def done(self, step: int, seconds: float) -> float:
+        """The part of the schedule that is done after ``step`` steps and ``seconds`` seconds."""
+        if self.config.epochs is not None:
+            return step / max(1, round(self.config.epochs * self.steps_per_epoch))
+        assert self.config.minutes is not None
+        return seconds / (60 * self.config.minutes)
+
+    def over(self, done: float) -> bool:
+        """Whether the run ends here."""
+        return done >= self.config.stop * (1 - 1e-9)
+
+    def evaluations_due(self, done: float) -> int:
+        """How many evaluations should have been made by now; they are spread evenly over the run."""
+        return math.floor(min(1.0, done / self.config.stop) * self.config.evaluations + 1e-9)
+
+    def lr(self, step: int, done: float) -> float:
+        """The learning rate of step ``step`` (from 0)."""
+        warm = min(1.0, (step + 1) / self.config.warmup) if self.config.warmup else 1.0
+        if self.config.schedule == "step":
+            return self.config.lr * warm * 0.1 ** math.floor(4 * min(done, 1 - 1e-9))
+        return self.config.lr * warm * 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
 
 
 def train(
@@ -98,10 +116,10 @@ def train(
     Parameters
     ----------
     config : TrainConfig
-        Everything that decides the result.
+        All settings that affect the result.
     base, val : ImageSet
-        Base classes, and validation classes to choose snapshot and view by; without the latter, the last averaged
-        weights and the first view are taken.
+        Base classes, and validation classes to choose weights and view; with ``val=None``, the last averaged weights
+        and the first view are taken.
     out : path
         Folder for ``weights.safetensors``, ``record.json``, ``log.jsonl`` and, until the end, ``checkpoint.pt``.
     device : str
@@ -125,20 +143,17 @@ def train(
     if config.teacher is not None:
         identity["data"]["teacher_sha256"] = read_weights(config.teacher).digest
     record = checkpoint.finished(out, identity)
-    if record is not None:
-        checkpoint.clean(out)
-    else:
-        checkpoint.claim(out)
+    if record is None:
         chosen = choose_device(device)
         with torch.random.fork_rng([chosen] if chosen.type == "cuda" else []), _fastest_convolutions():
             torch.manual_seed(config.seed)
             began = time.perf_counter()
             progress(Report(note=f"reading the images of {base.name}"))
             run = Run(config, base, val, chosen, workers)
-            made = _train(run, out, identity, progress, began)
-            record = identity | made | environment.stamp(str(chosen)) | ({"commit": commit} if commit else {})
+            entries = _train(run, out, identity, progress, began)
+            record = identity | entries | environment.stamp(str(chosen)) | ({"commit": commit} if commit else {})
         checkpoint.write_record(out, record)  # last: a run with a record is finished
-        checkpoint.clean(out)
+    checkpoint.clean(out)
     evaluations = tuple(Evaluation.of(values) for values in record["evaluations"])
     return TrainResult(out / checkpoint.WEIGHTS, View.parse(record["view"]), evaluations, record)
 
@@ -154,7 +169,7 @@ def _train(
         path = out / checkpoint.CHECKPOINT
         with reading(path, "a checkpoint", remedy="Delete it to train from the start.", error=WeightsFileError):
             run.restore(tensors)
-        checkpoint.write_log(out, state.evaluations)  # a kill may have come between the two
+        checkpoint.write_log(out, state.evaluations)  # a kill may have come between checkpoint and log
         progress(Report(note=f"continuing after step {state.step}"))
     if run.device.type == "cuda":
         progress(Report(note="compiling"))
@@ -163,24 +178,28 @@ def _train(
 
     def save() -> None:
         checkpoint.write(out, identity, state, run.tensors())
-        checkpoint.write_log(out, state.evaluations)  # after the checkpoint: a log without one is not of this run
+        checkpoint.write_log(out, state.evaluations)  # after the checkpoint: a log without one is refused
 
     _loop(run, state, save, progress)
-    progress(Report(1.0, state.seconds, state.step * config.images_per_step, note="choosing the view"))
-    views = _choose_view(run, state)
-    view = max(views, key=lambda view: views[view].score) if views else config.views[0]
+    images = state.step * config.images_per_step
+    progress(Report(1.0, state.seconds, images, note="choosing the view"))
+    if state.best_state is None:
+        raise A2LPError("the checkpoint is of the end of the run and has no evaluation. Delete it to train again.")
+    net = run.averages[0].net
+    net.load_state_dict(state.best_state)
+    views = {} if run.validation is None else {view: run.accuracy(net, view) for view in config.views}
+    view = max(views, key=lambda view: sum(views[view])) if views else config.views[0]
     about = {"run": config.name, "recipe": config.recipe, "base": identity["data"]["base"]}
-    best = run.averages[0].net  # as _choose_view left it
-    save_weights(best, out / checkpoint.WEIGHTS, about=about, view=view, mean=config.mean, std=config.std)
+    save_weights(net, out / checkpoint.WEIGHTS, about=about, view=view, mean=config.mean, std=config.std)
     return {
         "view": str(view),
-        "views": {str(view): asdict(accuracy) for view, accuracy in views.items()},
+        "views": {str(view): {"one": one, "five": five} for view, (one, five) in views.items()},
         "best": asdict([evaluation for evaluation in state.evaluations if evaluation.best][-1]),
         "evaluations": [asdict(evaluation) for evaluation in state.evaluations],
         "seconds": round(state.seconds, 2),
         "preparation_seconds": round(prepared, 2),
         "steps": state.step,
-        "images": state.step * config.images_per_step,
+        "images": images,
         "stages": compiled,
         "precision": "bfloat16" if run.bfloat16 else "float32",
     }
@@ -206,11 +225,10 @@ def _loop(run: Run, state: RunState, save: Callable[[], None], progress: Callabl
             done = schedule.done(state.step, state.seconds)
         if state.seconds - saved >= config.checkpoint_seconds or evaluation is not None or schedule.over(done):
             save()
-            # this time counts with the next step's: an evaluation may be due by then
+            # the time for saving counts with the next step: an evaluation may be due by then
             saved = time.perf_counter() - began
         if evaluation is not None or state.seconds - reported >= _REPORT_SECONDS:
-            reported = state.seconds
-            images = state.step * config.images_per_step
+            reported, images = state.seconds, state.step * config.images_per_step
             progress(Report(min(1.0, done / config.stop), state.seconds, images, evaluation))
 
 
@@ -224,43 +242,25 @@ def evaluate(run: Run, state: RunState, lr: float) -> Evaluation:
             f"the loss is {loss} after step {state.step}: training has diverged at lr={run.config.lr}. Lower lr, or "
             "raise warmup."
         )
-    accuracy, statistics, best, decay = None, "averaged", True, run.averages[0].decay
+    one_shot, five_shot, batch_norm, best, decay = None, None, "averaged", True, run.averages[0].decay
     if run.validation is None:
         state.best_state = run.averages[0].state()
     else:
-        decay, statistics, accuracy, weights = max(run.accuracies(state.step), key=lambda found: found.accuracy.score)
-        best = state.best_score is None or accuracy.score > state.best_score
+        candidates = run.candidates(state.step)
+        (one_shot, five_shot), decay, batch_norm, weights = max(candidates, key=lambda candidate: sum(candidate[0]))
+        best = state.best_score is None or one_shot + five_shot > state.best_score
         if best:
-            state.best_score, state.best_state = accuracy.score, weights
-    evaluation = Evaluation(
-        step=state.step,
-        epoch=round(state.step / run.steps_per_epoch, 2),
-        seconds=round(state.seconds, 2),
-        images=state.step * run.config.images_per_step,
-        loss=loss,
-        lr=lr,
-        one_shot=None if accuracy is None else accuracy.one,
-        five_shot=None if accuracy is None else accuracy.five,
-        batch_norm=statistics,
-        best=best,
-        decay=decay,
-    )
+            state.best_score, state.best_state = one_shot + five_shot, weights
+    epoch, seconds = round(state.step / run.steps_per_epoch, 2), round(state.seconds, 2)
+    images = state.step * run.config.images_per_step
+    evaluation = Evaluation(state.step, epoch, seconds, images, loss, lr, one_shot, five_shot, batch_norm, best, decay)
     state.evaluations.append(evaluation)
     return evaluation
 
 
-def _choose_view(run: Run, state: RunState) -> dict[View, Accuracy]:
-    """Load the best weights, and evaluate them at every candidate view; without validation, at none."""
-    if state.best_state is None:
-        raise A2LPError("the checkpoint is of the end of the run and has no evaluation. Delete it to train again.")
-    net = run.averages[0].net
-    net.load_state_dict(state.best_state)
-    return {} if run.validation is None else {view: run.accuracy(net, view) for view in run.config.views}
-
-
 @contextmanager
 def _fastest_convolutions() -> Iterator[None]:
-    """Let cuDNN try its algorithms on each new shape, of which there are few here."""
+    """Let cuDNN try its algorithms on each new shape; there are only a few here."""
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = True
     try:
@@ -274,5 +274,5 @@ def _describe(part: str, images: ImageSet | None, workers: int) -> dict[str, str
     if images is None:
         return {part: None}
     classes = 0 if images.labels is None else len(set(images.labels.tolist()))
-    words = f"{images.name}: {len(images)} images, {classes} classes"
-    return {part: words, f"{part}_sha256": images.fingerprint(workers)}
+    text = f"{images.name}: {len(images)} images, {classes} classes"
+    return {part: text, f"{part}_sha256": images.fingerprint(workers)}

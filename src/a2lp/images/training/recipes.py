@@ -1,13 +1,16 @@
-"""The loss of a step: manifold mixup of one part of a batch, rotations of the other, or plain cross-entropy.
+"""The loss of a step: manifold mixup of one part of a batch and rotations of the other, or plain cross-entropy.
 
 S2M2: Mangla et al., "Charting the right manifold: manifold mixup for few-shot learning", WACV 2020. Here both parts
-go through the network together. With neither part it is cross-entropy alone, as LR+ICI trains.
+go through the network together. Without mixup and rotations it is plain cross-entropy, as in LR+ICI.
+Self-distillation: Furlanello et al., "Born-again neural networks", ICML 2018; for few-shot features, Tian et al.,
+"Rethinking few-shot image classification: a good embedding is all you need?", ECCV 2020.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,26 +18,26 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from a2lp.images.backbones import create
 from a2lp.images.training.config import TrainConfig
+
+_SCALES = (5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0)  # of a teacher's cosines
 
 
 class Trunk(nn.Module):  # type: ignore[misc]
-    """A network whose stages can mix images.
-
-    ``stages`` are what ``features`` runs: the network's own, or compiled ones that share its weights.
-    """
+    """A network that can mix examples before any stage."""
 
     def __init__(self, net: Any) -> None:
         super().__init__()
         self.net = net
-        self.stages: Sequence[Callable[[Tensor], Tensor]] = list(net.stages)
+        self.stages: Sequence[Callable[[Tensor], Tensor]] = list(net.stages)  # or compiled ones with the same weights
 
     def features(self, x: Tensor, mix: Mix | None) -> Tensor:
         """Vectors (b, d), mixed before the stage that ``mix`` names."""
         for i, stage in enumerate(self.stages):
             if mix is not None and i == mix.stage:
                 x = mix(x)
-            # one layout always: a compiled stage would be compiled again for another
+            # always in one memory format: a compiled stage would be compiled again for another
             x = stage(x.contiguous(memory_format=torch.channels_last))
         features: Tensor = self.net.pool(x)
         return features
@@ -49,23 +52,43 @@ class Classifier(Trunk):
         self.rotations = nn.Linear(net.dim, 4)
 
 
-@dataclass(frozen=True)
-class Mix:
-    """Each of the first ``rows`` rows becomes ``share`` of itself and the rest of its neighbour; other rows stay.
+class Teacher(Trunk):
+    """A trained network whose soft predictions the next generation is trained on (self-distillation).
 
-    Attributes
-    ----------
-    stage : int
-        Before which stage; 0 mixes the images themselves.
-    share : float
-        Between 0 and 1.
-    rows : int
-        How many rows are mixed.
+    Weight files hold no classifier, so its predictions are softmax(scale * cosine to the class mean), on its features
+    of base images, centred on their mean. ``batches`` are normalised base images with their labels.
     """
 
-    stage: int
-    share: float
-    rows: int
+    def __init__(self, config: TrainConfig, batches: Iterable[tuple[Tensor, Tensor]], n_classes: int) -> None:
+        super().__init__(create(config.backbone, config.teacher).module)
+        found = []
+        for images, labels in batches:
+            self.to(images.device, memory_format=torch.channels_last).eval()
+            with torch.no_grad():
+                found.append((self.features(images, None).float(), labels))
+        features, labels = torch.cat([x for x, _ in found]), torch.cat([y for _, y in found])
+        self.register_buffer("centre", features.mean(0))
+        members = F.one_hot(labels, n_classes).float()
+        sums = members.T @ (features - self.centre)
+        self.register_buffer("means", F.normalize(sums / members.sum(0)[:, None].clamp(min=1)))
+        cosines = F.normalize(features - self.centre) @ self.means.T
+        losses = [float(F.cross_entropy(scale * cosines, labels)) for scale in _SCALES]
+        self.scale = _SCALES[losses.index(min(losses))]
+        self.requires_grad_(False).eval()
+
+    def logits(self, images: Tensor, mix: Mix | None) -> Tensor:
+        """Logits (b, c) of a batch, mixed as the student's are."""
+        features = self.features(images, mix).float()
+        return self.scale * F.normalize(features - self.centre) @ self.means.T
+
+
+@dataclass(frozen=True)
+class Mix:
+    """Mixes each of the first rows of a batch with its neighbour; other rows stay as they are."""
+
+    stage: int  # mixed before this stage; 0 mixes the images themselves
+    share: float  # the weight of a row, between 0 and 1; its neighbour has the rest
+    rows: int  # the number of rows that are mixed
 
     def __call__(self, x: Tensor) -> Tensor:
         """Mix a batch (b, c, h, w)."""
@@ -74,34 +97,22 @@ class Mix:
 
 
 def neighbours(x: Tensor) -> Tensor:
-    """For each row the one before it, the last for the first.
-
-    Rows come in random order, so this is as good as a random partner, and its gradient is a copy instead of a scatter.
-    """
+    """The row before each row: rows are in random order, and the gradient is a copy instead of a scatter."""
     return torch.cat([x[-1:], x[:-1]])
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The images of a step: m images, then all four rotations of others.
+    """The images of a step: m images, then all four rotations of r others."""
 
-    Attributes
-    ----------
-    images : Tensor (m + 4 r, 3, s, s)
-    labels : Tensor (m + 4 r,)
-    turns : Tensor (4 r,)
-        How many quarter turns the last 4 r images were given.
-    mix : Mix or None
-    """
-
-    images: Tensor
-    labels: Tensor
-    turns: Tensor
+    images: Tensor  # (m + 4 r, 3, s, s)
+    labels: Tensor  # (m + 4 r,)
+    turns: Tensor  # (4 r,)  quarter turns of the rotated images
     mix: Mix | None
 
 
 def assemble(images: Tensor, labels: Tensor, config: TrainConfig, mix: Mix | None) -> Batch:
-    """A batch from ``config.batch`` images followed by ``config.rotated`` ones that are to be rotated."""
+    """A batch from ``config.batch`` images followed by ``config.rotated`` images to rotate."""
     m = config.batch
     rotated = torch.cat([torch.rot90(images[m:], k, (2, 3)) for k in range(4)])
     turns = torch.arange(4, device=labels.device)[:, None].expand(4, config.rotated).reshape(-1)
@@ -109,10 +120,10 @@ def assemble(images: Tensor, labels: Tensor, config: TrainConfig, mix: Mix | Non
 
 
 def draw_mix(config: TrainConfig, step: int, n_stages: int) -> Mix | None:
-    """How step ``step`` mixes: the same for a seed and a step, whatever came before."""
+    """The mixing of step ``step``, which depends on the seed and the step alone."""
     if config.mixup == 0:
         return None
-    rng = np.random.default_rng((config.seed, step))  # on the host, which launches what comes after the chosen stage
+    rng = np.random.default_rng((config.seed, step))  # on the host, which runs the stages
     share = float(rng.beta(config.mixup, config.mixup))
     return Mix(int(rng.integers(n_stages)), share, config.batch)
 
@@ -120,32 +131,28 @@ def draw_mix(config: TrainConfig, step: int, n_stages: int) -> Mix | None:
 def loss(model: Classifier, batch: Batch, config: TrainConfig, teacher: Tensor | None = None) -> Tensor:
     """Mixed cross-entropy + cross-entropy of rotated images + ``rotation_weight`` x that of their rotations.
 
-    Where there are a teacher's logits (b, c), ``distil_weight`` of each part on classes is the divergence from them.
+    With a teacher's logits (b, c), the divergence from them has the weight ``distil_weight`` in both losses of classes.
     """
     features = model.features(batch.images, batch.mix)
     logits = model.classes(features)
-    m = config.batch
-    total = _cross_entropy(logits[:m], batch.labels[:m], config)
+    m, cross_entropy = config.batch, partial(F.cross_entropy, label_smoothing=config.smoothing)
+    total = cross_entropy(logits[:m], batch.labels[:m])
     if batch.mix is not None:
         share, others = batch.mix.share, neighbours(batch.labels[:m])
-        total = share * total + (1 - share) * _cross_entropy(logits[:m], others, config)
+        total = share * total + (1 - share) * cross_entropy(logits[:m], others)
     total = _distilled(total, logits[:m], None if teacher is None else teacher[:m], config)
     if config.rotated:
-        rotated = _cross_entropy(logits[m:], batch.labels[m:], config)
+        rotated = cross_entropy(logits[m:], batch.labels[m:])
         total = total + _distilled(rotated, logits[m:], None if teacher is None else teacher[m:], config)
         total = total + config.rotation_weight * F.cross_entropy(model.rotations(features[m:]), batch.turns)
     return total
 
 
 def _distilled(loss: Tensor, student: Tensor, teacher: Tensor | None, config: TrainConfig) -> Tensor:
-    """The loss, with a part of it replaced by the divergence from the teacher's softened predictions."""
+    """A loss of classes, with a part replaced by the divergence from the teacher's softened predictions."""
     if teacher is None:
         return loss
     t, weight = config.distil_temperature, config.distil_weight
     targets = (teacher.float() / t).softmax(1)
     divergence = F.kl_div((student.float() / t).log_softmax(1), targets, reduction="batchmean")
     return (1 - weight) * loss + weight * t * t * divergence
-
-
-def _cross_entropy(logits: Tensor, labels: Tensor, config: TrainConfig) -> Tensor:
-    return F.cross_entropy(logits, labels, label_smoothing=config.smoothing)

@@ -1,12 +1,12 @@
-"""One run on its device: base images, network, optimizer and averaged weights, and the training step."""
+"""A run on its device: base images, network, optimizer, averaged weights, and the training step."""
 
 from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,11 +18,10 @@ from a2lp.files import reason
 from a2lp.images.backbones import network
 from a2lp.images.datasets import ImageSet
 from a2lp.images.training.augment import Normalise, augment
-from a2lp.images.training.average import Average, State, recalibrate
 from a2lp.images.training.config import TrainConfig
-from a2lp.images.training.recipes import Batch, Classifier, assemble, draw_mix, loss
-from a2lp.images.training.teacher import Teacher
-from a2lp.images.training.validate import Accuracy, Validation
+from a2lp.images.training.recipes import Batch, Classifier, Teacher, assemble, draw_mix, loss
+from a2lp.images.training.validate import Validation
+from a2lp.images.view import View
 from a2lp.torch_files import check_like, restore_optimizer
 
 _LOG = logging.getLogger(__name__)
@@ -30,29 +29,48 @@ _EPOCH, _STEP, _RECALIBRATION, _TEACHER = range(4)  # separate streams of random
 _TEACHER_BATCH = 512
 
 
-class Candidate(NamedTuple):
-    """Weights that an evaluation chooses from."""
+class Average:
+    """A copy of a network with the exponential average of its weights and batch norm statistics."""
 
-    decay: float  # of the average
-    batch_norm: str  # ``averaged`` or ``recalibrated``
-    accuracy: Accuracy
-    state: State
+    def __init__(self, net: Any, decay: float) -> None:
+        self.net = copy.deepcopy(net).eval().requires_grad_(False)
+        self.decay = decay
+        self._source, self._own = (
+            [value.detach() for value in each.state_dict(keep_vars=True).values() if value.is_floating_point()]
+            for each in (net, self.net)
+        )
+
+    def update(self, step: int) -> None:
+        """Update the average after step ``step`` (from 0)."""
+        decay = min(self.decay, (1 + step) / (10 + step))  # lower at first, to forget the random initialisation
+        torch._foreach_lerp_(self._own, self._source, 1 - decay)
+
+    def state(self) -> dict[str, Tensor]:
+        """A copy of weights and statistics."""
+        return {name: value.clone() for name, value in self.net.state_dict().items()}
+
+
+def recalibrate(net: nn.Module, batches: Iterable[Tensor]) -> None:
+    """Set batch norm's statistics to their plain mean over ``batches``."""
+    norms = [module for module in net.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # the mean over all batches
+        norm.train()
+    with torch.no_grad():
+        for x in batches:
+            net(x)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+        norm.eval()
 
 
 class Run:
-    """The part of a run that is on the device.
+    """The part of a run that is on the device; ``workers`` threads decode the images.
 
-    Nothing in ``step`` waits for the device: no value is read back, and random numbers are drawn there. They are a
-    function of the seed and of the step, so a run that continues after a kill draws the same ones.
-
-    Parameters
-    ----------
-    config : TrainConfig
-    base, val : ImageSet
-        ``val`` may be None.
-    device : torch.device
-    workers : int
-        Threads that decode.
+    ``step`` never waits for the device: no value is read back, and random numbers are drawn there. They depend on the
+    seed and the step alone, so a run that continues after a kill draws the same ones.
     """
 
     def __init__(
@@ -73,13 +91,23 @@ class Run:
         _try_sizes(net, config)
         self.model = Classifier(net, len(classes)).to(device, memory_format=torch.channels_last)
         self.averages = [Average(net, decay) for decay in config.average]
-        self.optimizer = _sgd(self.model, config, device)
+        parameters = list(self.model.parameters())
+        decayed = {"params": [p for p in parameters if p.ndim > 1], "weight_decay": config.weight_decay}
+        others = {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0}
+        settings = {"lr": config.lr, "momentum": config.momentum, "fused": device.type == "cuda"}
+        self.optimizer = torch.optim.SGD([decayed, others], nesterov=True, **settings)
         self.normalise = Normalise(config, device)
         self.validation = None if val is None else Validation(val, config, device, workers)
         self.pixels = torch.from_numpy(base.pixels(config.kept, workers)).to(device)
         self.labels = torch.from_numpy(labels.astype(np.int64)).to(device)
         self.loss_sum = torch.zeros((), device=device)
-        self.teacher = self._make_teacher(len(classes)) if config.teacher else None
+        self.teacher = None
+        if config.teacher is not None:  # with class means over all base images, augmented once
+            self._seed(_TEACHER, 0)
+            rows = torch.arange(len(self.labels), device=self.device).split(_TEACHER_BATCH)
+            images = (self.normalise(augment(self.pixels[some], self.config, self.generator)) for some in rows)
+            labelled = zip(images, (self.labels[some] for some in rows), strict=True)
+            self.teacher = Teacher(config, labelled, len(classes))
         self.bfloat16 = config.precision == "bfloat16" or (config.precision == "auto" and device.type == "cuda")
 
     def step(self, step: int, lr: float) -> None:
@@ -95,58 +123,56 @@ class Run:
         self.loss_sum += value.detach()
 
     def compile(self) -> str:
-        """Compile the stages and run them once, before the clock starts; return a note for the record."""
+        """Compile the stages and run them once, before training time counts; return a note for the record."""
         if self.device.type != "cuda":
             return "not compiled: no GPU"
-        eager, before = self.model.stages, [buffer.clone() for buffer in self.model.buffers()]
-        # not dynamic: all stages share their code, and other shapes of another stage must not make theirs variable
-        self.model.stages = [torch.compile(stage, dynamic=False) for stage in eager]
-        if self.teacher is not None:
-            self.teacher.stages = [torch.compile(stage, dynamic=False) for stage in self.teacher.stages]
+        before = [buffer.clone() for buffer in self.model.buffers()]
+        trunks = [self.model] if self.teacher is None else [self.model, self.teacher]
+        for trunk in trunks:
+            # not dynamic: stages share their code, and the shapes of one must not make those of another variable
+            trunk.stages = [torch.compile(stage, dynamic=False) for stage in trunk.stages]
         note = "compiled"
         try:
             self._warm_up()
-        except Exception as error:  # the compiler, its compiler, or its cache: each raises its own
+        except Exception as error:  # of the compiler, the C++ compiler, or the cache
             note = f"not compiled: {reason(error)}"
             _LOG.warning("%s; training continues without, a fifth slower", note)
-            self.model.stages = eager
-            if self.teacher is not None:
-                self.teacher.stages = list(self.teacher.net.stages)
+            for trunk in trunks:
+                trunk.stages = list(trunk.net.stages)
             self._warm_up()
         for buffer, value in zip(self.model.buffers(), before, strict=True):
             buffer.copy_(value)
         return note
 
-    def accuracies(self, step: int) -> Iterator[Candidate]:
-        """Accuracy on validation classes of each average, with averaged and with new batch norm statistics."""
+    def candidates(self, step: int) -> Iterator[tuple[tuple[float, float], float, str, dict[str, Tensor]]]:
+        """Accuracies, decay, batch norm and weights of each average, with averaged and recalibrated batch norm."""
         view = self.config.views[0]
         for average in self.averages:
             averaged = average.state()
-            yield Candidate(average.decay, "averaged", self.accuracy(average.net, view), averaged)
+            yield self.accuracy(average.net, view), average.decay, "averaged", averaged
             if self.config.recalibrate:
                 with self._autocast():
                     recalibrate(average.net, self._plain_batches(step))
-                yield Candidate(average.decay, "recalibrated", self.accuracy(average.net, view), average.state())
+                yield self.accuracy(average.net, view), average.decay, "recalibrated", average.state()
                 average.net.load_state_dict(averaged)
 
-    def accuracy(self, net: nn.Module, view: Any) -> Accuracy:
-        """Accuracy of a network on validation classes."""
+    def accuracy(self, net: nn.Module, view: View) -> tuple[float, float]:
+        """Accuracy of a network on validation classes, in percent, at one shot and at five."""
         assert self.validation is not None
         with self._autocast():
             return self.validation.accuracy(net, view)
 
     def tensors(self) -> dict[str, Any]:
         """The tensors of a checkpoint."""
-        averages = [average.net.state_dict() for average in self.averages]
         return {
             "model": self.model.state_dict(),
-            "averages": averages,
+            "averages": [average.net.state_dict() for average in self.averages],
             "optimizer": self.optimizer.state_dict(),
             "loss_sum": self.loss_sum,
         }
 
     def restore(self, tensors: dict[str, Any]) -> None:
-        """Continue from the tensors of a checkpoint; InputError where they are not of this run."""
+        """Continue from the tensors of a checkpoint; InputError if they are not of this run."""
         check_like(tensors, self.tensors() | {"optimizer": dict}, "tensors")
         restore_optimizer(self.optimizer, tensors["optimizer"])
         self.model.load_state_dict(tensors["model"])
@@ -155,25 +181,22 @@ class Run:
         self.loss_sum.copy_(tensors["loss_sum"])
 
     def _batch(self, step: int) -> Batch:
-        rows = self._rows(step)
+        """The next images in the random order of an epoch; a remainder at its end is not drawn."""
+        epoch, place = divmod(step, self.steps_per_epoch)
+        if self._order[0] != epoch:
+            self._seed(_EPOCH, epoch)
+            self._order = (epoch, torch.rand(len(self.labels), device=self.device, generator=self.generator).argsort())
+        rows = self._order[1][place * self.config.drawn : (place + 1) * self.config.drawn]
         self._seed(_STEP, step)
         images = self.normalise(augment(self.pixels[rows], self.config, self.generator))
         mix = draw_mix(self.config, step, len(self.model.stages))
         return assemble(images, self.labels[rows], self.config, mix)
 
-    def _rows(self, step: int) -> Tensor:
-        """The images of a step: the next ones in the order of this epoch; those left at its end are not drawn."""
-        epoch, place = divmod(step, self.steps_per_epoch)
-        if self._order[0] != epoch:
-            self._seed(_EPOCH, epoch)
-            self._order = (epoch, torch.rand(len(self.labels), device=self.device, generator=self.generator).argsort())
-        return self._order[1][place * self.config.drawn : (place + 1) * self.config.drawn]
-
     def _plain_batches(self, step: int) -> Iterator[Tensor]:
-        """Images as embedding shows them: augmented, neither mixed nor rotated."""
+        """Augmented images, neither mixed nor rotated."""
         self._seed(_RECALIBRATION, step)
+        size = (self.config.batch,)
         for _ in range(self.config.recalibrate):
-            size = (self.config.batch,)
             rows = torch.randint(len(self.labels), size, device=self.device, generator=self.generator)
             yield self.normalise(augment(self.pixels[rows], self.config, self.generator))
 
@@ -185,13 +208,6 @@ class Run:
                     soft = self.teacher.logits(batch.images, batch.mix)
             return loss(self.model, batch, self.config, soft)
 
-    def _make_teacher(self, n_classes: int) -> Teacher:
-        """The teacher, with class means of every base image, augmented once."""
-        self._seed(_TEACHER, 0)
-        rows = torch.arange(len(self.labels), device=self.device).split(_TEACHER_BATCH)
-        images = (self.normalise(augment(self.pixels[some], self.config, self.generator)) for some in rows)
-        return Teacher(self.config, zip(images, (self.labels[some] for some in rows), strict=True), n_classes)
-
     def _warm_up(self) -> None:
         batch = self._batch(0)
         for stage in range(len(self.model.stages)):
@@ -199,7 +215,7 @@ class Run:
             self._loss(replace(batch, mix=mix)).backward()
             self.optimizer.zero_grad(set_to_none=True)
         if self.validation is not None:
-            for _ in self.accuracies(0):  # its shapes are tuned here too, and its faults show before hours of training
+            for _ in self.candidates(0):  # compiles its shapes too, and fails before hours of training, if at all
                 pass
         torch.cuda.synchronize(self.device)
 
@@ -214,7 +230,7 @@ class Run:
 
 
 def _try_sizes(net: nn.Module, config: TrainConfig) -> None:
-    """Try every input size on a copy of the network, so that one it cannot take is named before hours of training."""
+    """Try every input size on a copy of the network, so that one it cannot take is refused before training."""
     tried = copy.deepcopy(net)
     sizes = {"size": config.size} | {f"view {view}": view.output for view in config.views}
     for what, side in sizes.items():
@@ -227,10 +243,3 @@ def _try_sizes(net: nn.Module, config: TrainConfig) -> None:
                 f"{config.backbone} with options={shown(config.options)} cannot take {what}, {side} x {side} pixels "
                 f"({reason(error)}). Choose another size, or other options."
             ) from error
-
-
-def _sgd(model: Classifier, config: TrainConfig, device: torch.device) -> torch.optim.Optimizer:
-    flat = [parameter for parameter in model.parameters() if parameter.ndim <= 1]
-    deep = [parameter for parameter in model.parameters() if parameter.ndim > 1]
-    groups = [{"params": deep, "weight_decay": config.weight_decay}, {"params": flat, "weight_decay": 0.0}]
-    return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=True, fused=device.type == "cuda")

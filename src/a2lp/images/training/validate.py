@@ -1,9 +1,7 @@
-"""Few-shot accuracy on validation classes while training: nearest mean, 5-way, 1- and 5-shot."""
+"""Few-shot accuracy on validation classes during training: nearest mean, 5-way, 1- and 5-shot."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,36 +23,18 @@ _FORWARD = 512  # images through the network at once
 _TASKS = 100  # tasks scored at once
 
 
-@dataclass(frozen=True)
-class Accuracy:
-    """Percent of correct queries at one shot and at five."""
-
-    one: float
-    five: float
-
-    @property
-    def score(self) -> float:
-        """The criterion by which snapshots and views are chosen."""
-        return self.one + self.five
-
-
 class Validation:
-    """Few-shot tasks of validation classes, the same at every evaluation.
-
-    Parameters
-    ----------
-    images : ImageSet
-        The validation classes.
-    config : TrainConfig
-    device : torch.device
-    workers : int
-        Threads that decode.
-    """
+    """Few-shot tasks of validation classes, the same at every evaluation."""
 
     def __init__(self, images: ImageSet, config: TrainConfig, device: torch.device, workers: int) -> None:
         if images.labels is None:
             raise InputError(f"{images.name!r} has no labels; validation needs the class of each image.")
-        rows = _some_of_each(images.labels, config.evaluation_images, config.seed)
+        # at most so many images of each class, chosen at random
+        order = np.random.default_rng(config.seed).permutation(len(images))
+        by_class = order[np.argsort(images.labels[order], kind="stable")]
+        starts = np.unique(images.labels[by_class], return_index=True)[1]
+        place = np.arange(len(images)) - np.repeat(starts, np.diff([*starts, len(images)]))
+        rows = np.sort(by_class[place < config.evaluation_images])
         self.images, labels = images.select(rows), images.labels[rows]
         self.device, self.workers = device, workers
         sizes: dict[str, Any] = {"n_tasks": config.evaluation_tasks, "class_names": images.classes}
@@ -62,11 +42,12 @@ class Validation:
         self.normalise = Normalise(config, device)
         self._pixels = (config.views[0], self._read(config.views[0]))
 
-    def accuracy(self, net: nn.Module, view: View) -> Accuracy:
-        """Accuracy of a network in eval mode, of L2-normalised features averaged over the image and its mirror."""
+    def accuracy(self, net: nn.Module, view: View) -> tuple[float, float]:
+        """Accuracy in percent of a network in eval mode at one shot and at five."""
         first, pixels = self._pixels
         features = embed(net, pixels if view == first else self._read(view), self.normalise)
-        return Accuracy(*(nearest_mean(features, tasks) for tasks in self.tasks))
+        one, five = (nearest_mean(features, tasks) for tasks in self.tasks)
+        return one, five
 
     def _read(self, view: View) -> Tensor:
         return torch.from_numpy(self.images.pixels(view, self.workers)).to(self.device)
@@ -85,26 +66,12 @@ def embed(net: nn.Module, pixels: Tensor, normalise: Normalise) -> Tensor:
 def nearest_mean(features: Tensor, tasks: TaskList) -> float:
     """Percent of queries whose nearest class mean is that of their own class."""
     correct = torch.zeros((), device=features.device)
-    for support, query, labels in _on_device(tasks, features.device):
+    arrays = [torch.from_numpy(each).to(features.device) for each in (tasks.support, tasks.query, tasks.query_labels)]
+    for part in chunks(len(tasks), _TASKS):
+        support, query, labels = (each[part] for each in arrays)
         b, _ = support.shape
         means = features[support].view(b, tasks.n_shot, tasks.n_way, -1).mean(1)  # (b, way, d): the class is fastest
         queries = features[query]  # (b, q, d)
-        nearness = 2 * queries @ means.mT - means.square().sum(2)[:, None, :]  # -|x - w|^2 + |x|^2
-        correct += (nearness.argmax(2) == labels).sum()
+        scores = 2 * queries @ means.mT - means.square().sum(2)[:, None, :]  # -|x - w|^2 + |x|^2
+        correct += (scores.argmax(2) == labels).sum()
     return 100 * float(correct) / tasks.query.size
-
-
-def _on_device(tasks: TaskList, device: torch.device) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    arrays = [torch.from_numpy(each).to(device) for each in (tasks.support, tasks.query, tasks.query_labels)]
-    for part in chunks(len(tasks), _TASKS):
-        support, query, labels = (each[part] for each in arrays)
-        yield support, query, labels
-
-
-def _some_of_each(labels: np.ndarray[Any, Any], most: int, seed: int) -> np.ndarray[Any, Any]:
-    """Rows of at most ``most`` images of each class, chosen at random, in order."""
-    order = np.random.default_rng(seed).permutation(len(labels))
-    by_class = order[np.argsort(labels[order], kind="stable")]
-    starts = np.unique(labels[by_class], return_index=True)[1]
-    place = np.arange(len(labels)) - np.repeat(starts, np.diff([*starts, len(labels)]))
-    return np.sort(by_class[place < most])
