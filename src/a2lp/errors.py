@@ -82,6 +82,7 @@ class CorruptImageError(DatasetError):
     """
 
     def __init__(self, file: str, reason: str) -> None:
+        self.reason = reason
         super().__init__(
             f"the image {file[:200]} cannot be used: {reason}. Replace or remove it, or ask for corrupt images to be "
             "skipped."

@@ -21,6 +21,7 @@ from PIL import Image
 from a2lp.errors import A2LPWarning, CorruptImageError, DatasetError, InputError, UnknownNameError
 from a2lp.images import View
 from a2lp.images.datasets import ImageSet, load, sources, standard
+from a2lp.images.datasets import decode as decode_module
 from a2lp.images.datasets.decode import decode
 from a2lp.images.datasets.folders import image_files
 
@@ -590,8 +591,8 @@ NOISE = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
         (b"", "none of JPEG"),
         (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "none of JPEG"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "none of JPEG"),  # Pillow would start Ghostscript
-        (claims(10_000, 10_000), "more pixels than can be"),
-        (claims(60_000, 60_000), "more pixels than can be"),
+        (claims(10_000, 10_000), "10000 x 10000 pixels, and at most"),
+        (claims(60_000, 60_000), "60000 x 60000 pixels, and at most"),
         (saved(Image.fromarray(np.ones((4, 4), np.float32)), "TIFF"), "floating point"),
     ],
 )
@@ -608,10 +609,31 @@ def test_a_corrupt_image_is_named_and_refused_or_skipped(tmp_path: Path, content
     assert np.array_equal(pixels, found.read([4, 0], View(8, 8), workers=1, on_corrupt="refuse")[0])
 
 
-@pytest.mark.filterwarnings("ignore:Image size:PIL.Image.DecompressionBombWarning")
-def test_images_that_pillow_only_warns_about_are_refused() -> None:
-    with pytest.raises(CorruptImageError, match="it claims 10000 x 10000 pixels"):
-        decode(claims(10_000, 10_000), "x")
+def test_large_photographs_are_read_at_a_reduced_size() -> None:
+    """A JPEG of 100 megapixels, which Pillow warns about, and of 200, which it refuses."""
+    for width, height in ((12_000, 8_400), (16_000, 12_500)):
+        large = Image.new("RGB", (width, height), (200, 30, 30))
+        large.paste((20, 30, 200), (0, 0, width // 2, height))
+        pixels = decode(saved(large, "JPEG"), "x")
+        assert pixels.shape == (height // 2, width // 2, 3)
+        assert pixels[10, 10, 2] > 150 > pixels[10, -10, 2]
+    assert Image.MAX_IMAGE_PIXELS is not None  # for others it is as before
+
+
+def test_photographs_of_telephones() -> None:
+    heif = pytest.importorskip("pillow_heif")
+    image = np.kron(np.arange(12, dtype=np.uint8).reshape(3, 4, 1) * 20, np.ones((32, 32, 3), np.uint8))
+    with io.BytesIO() as made:
+        heif.from_pillow(Image.fromarray(image)).save(made, quality=95)
+        heic = made.getvalue()
+    for encoded in (heic, saved(Image.fromarray(image), "AVIF", quality=95)):
+        assert np.abs(decode(encoded, "x").astype(int) - image).mean() < 4
+
+
+def test_heic_without_its_package_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode_module, "_formats", lambda: ("JPEG", "PNG"))
+    with pytest.raises(CorruptImageError, match="HEIC images need a package: pip install pillow-heif"):
+        decode(bytes(4) + b"ftypheic" + bytes(100), "x")
 
 
 def test_a_file_that_was_deleted_is_named(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_vectors_are_the_output_of_the_network(tmp_path: Path, backbone: Backbon
         "mean": list(backbone.mean),
         "flip": flip,
         "images": 7,
-        "skipped": [],
+        "skipped": {},
     }.items():
         assert file.about[key] == value
     assert file.about["versions"]["torch"] == torch.__version__
@@ -339,7 +339,8 @@ def test_corrupt_images_are_refused_or_skipped(tmp_path: Path, backbone: Backbon
     gone.unlink()  # while the set is being worked on
     made, embedded = run(tmp_path, images, backbone, on_corrupt="skip")
     assert embedded == 8 - 4  # those before the corrupt one were kept; it is tried again
-    assert made.about["skipped"] == ["tern/004.png", "wren/008.png"]
+    assert list(made.about["skipped"]) == ["tern/004.png", "wren/008.png"]
+    assert all("it is none of JPEG" in reason for reason in made.about["skipped"].values())
     assert made.about["images"] == len(made) == 7
     rows = [(whole.files or ()).index(file) for file in made.files or ()]
     np.testing.assert_array_equal(made.labels, whole.labels[rows])

@@ -82,8 +82,8 @@ def embed(
         typer.echo("interrupted: finished vectors are kept, and the same command continues from there.", err=True)
         raise typer.Exit(130) from None
     skipped = features.about["skipped"]
-    for file in skipped:
-        typer.echo(f"skipped, since it cannot be read: {file}", err=True)
+    for file, reason in skipped.items():
+        typer.echo(f"skipped: {file}: {reason}", err=True)
     for label, name in enumerate(features.classes or ()):
         if features.labels is not None and label not in features.labels:
             typer.echo(f"note: no image of the class {name!r} could be read; the file has none of it.", err=True)

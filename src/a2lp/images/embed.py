@@ -68,7 +68,7 @@ def embed_images(
     workers : int
         Threads that decode images, while the network works on the previous batch.
     on_corrupt : {"refuse", "skip"}
-        Whether an image that cannot be read raises an error, or is left out and listed in ``about["skipped"]``.
+        Whether an image that cannot be read raises an error, or is left out: ``about["skipped"]`` has the reasons.
     flip : bool
         Whether a vector is the mean over the image and its mirror image: twice the time, and better features.
     cache : path, optional
@@ -95,10 +95,11 @@ def embed_images(
     recipe = _recipe(backbone, flip)
     store = FeatureCache(Path(cache) if cache is not None else cache_folder(), recipe, backbone.dim)
 
-    digests = _digests(images, workers, on_corrupt, report)
+    skipped: dict[int, str] = {}
+    digests = _digests(images, workers, on_corrupt, report, skipped)
     vectors = store.get(digest for digest in digests if digest)
     missing = {digest: row for row, digest in enumerate(digests) if digest and digest not in vectors}
-    read = partial(images.read, view=backbone.view, workers=workers, on_corrupt=on_corrupt)
+    read = partial(images.read, view=backbone.view, workers=workers, on_corrupt=on_corrupt, skipped=skipped)
     report("embedding", 0, len(missing))
     try:
         for done, (pixels, rows) in enumerate(_read_ahead(read, list(missing.values()), batch_size), start=1):
@@ -113,7 +114,8 @@ def embed_images(
     versions = {"a2lp": __version__, "python": platform.python_version(), "numpy": np.__version__}
     versions |= {"torch": str(torch.__version__), "pillow": PIL.__version__}
     origin = {"weights": backbone.weights, "versions": versions} | recipe
-    return _gather(images, digests, vectors, (about or {}) | origin)
+    reasons = {images.files[row]: skipped[row] for row in sorted(skipped)}
+    return _gather(images, digests, vectors, (about or {}) | origin | {"skipped": reasons})
 
 
 def embed(images: ImageSet, backbone: Backbone, out: str | Path, *, force: bool = False, **options: Any) -> FeatureSet:
@@ -182,15 +184,18 @@ def _recipe(backbone: Backbone, flip: bool) -> dict[str, Any]:
     }
 
 
-def _digests(images: ImageSet, workers: int, on_corrupt: OnCorrupt, report: Progress) -> list[str | None]:
+def _digests(
+    images: ImageSet, workers: int, on_corrupt: OnCorrupt, report: Progress, skipped: dict[int, str]
+) -> list[str | None]:
     """The digest of each image; None for a file that cannot be read, if those are skipped."""
 
     def digest(row: int) -> str | None:
         try:
             return images.digest(row)
-        except CorruptImageError:
+        except CorruptImageError as error:
             if on_corrupt == "refuse":
                 raise
+            skipped[row] = error.reason
             return None
 
     found: list[str | None] = []
@@ -226,13 +231,13 @@ def _check_finite(vectors: NDArray, rows: NDArray, images: ImageSet) -> None:
 def _gather(
     images: ImageSet, digests: Sequence[str | None], vectors: Mapping[str, NDArray], about: dict[str, Any]
 ) -> FeatureSet:
-    """The vectors in the order of the images; those that were skipped are listed in ``about``."""
+    """The vectors in the order of the images, without those that were skipped."""
     rows = [row for row, digest in enumerate(digests) if digest in vectors]
-    skipped = [images.files[row] for row, digest in enumerate(digests) if digest not in vectors]
     if not rows:
-        raise InputError(f"none of the {len(images)} images of {images.name!r} can be read, such as {skipped[0]}.")
+        first, reason = next(iter(about["skipped"].items()))
+        raise InputError(f"none of the {len(images)} images of {images.name!r} can be read, such as {first}: {reason}.")
     features = np.stack([vectors[str(digests[row])] for row in rows])
     labels = None if images.labels is None else images.labels[rows]
     files = tuple(images.files[row] for row in rows)
-    about |= {"images": len(rows), "skipped": skipped}
+    about |= {"images": len(rows)}
     return FeatureSet(features, labels, classes=images.classes, files=files, name=images.name, about=about)

@@ -163,7 +163,7 @@ def embed_points(points: Points, how: Embedding, progress: Progress | None = Non
         keys=keys,
         paths=paths,
         features=made.features,
-        skipped=dict.fromkeys(made.about["skipped"], "it cannot be read"),
+        skipped=made.about["skipped"],
     )
 
 

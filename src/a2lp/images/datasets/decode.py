@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import threading
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,11 +15,51 @@ from a2lp.images.view import View
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
-EXTENSIONS = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+EXTENSIONS = (
+    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"),
+    *(".avif", ".heic", ".heif"),
+)
 # Other image files, which are left out with a warning.
-UNREAD = (".heic", ".heif", ".avif", ".jxl", ".jp2", ".svg", ".psd", ".ico", ".tga", ".dng", ".cr2", ".nef", ".arw")
+UNREAD = (".jxl", ".jp2", ".svg", ".psd", ".ico", ".tga", ".dng", ".cr2", ".nef", ".arw")
 # Pillow also opens formats that start other programs (EPS).
-_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
+_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "AVIF", "HEIF")
+_MOST_PIXELS = 89_478_485  # Pillow's own limit: a small file can claim enough pixels to fill all memory
+_LIMIT = threading.Lock()
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    """The formats that can be read here: HEIF needs a package of its own."""
+    try:
+        import pillow_heif
+    except ImportError:
+        return tuple(name for name in _FORMATS if name != "HEIF")
+    pillow_heif.register_heif_opener()
+    return _FORMATS
+
+
+def _open(encoded: bytes | memoryview, file: str) -> Image.Image:
+    """An image whose pixels are not decoded yet; large JPEG files will be at a half, quarter or eighth of their size.
+
+    Pillow refuses large images when they are opened, before their size can be reduced, so its limit is lifted for that
+    moment and checked here instead.
+    """
+    with _LIMIT:
+        limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+        try:
+            image = Image.open(io.BytesIO(encoded), formats=_formats())
+        finally:
+            Image.MAX_IMAGE_PIXELS = limit
+    width, height = image.size
+    shrink = next((s for s in (1, 2, 4) if width * height <= _MOST_PIXELS * s * s), 8)
+    if shrink > 1:
+        image.draft("RGB", (width // shrink, height // shrink))  # only JPEG files follow it
+    if image.width * image.height > _MOST_PIXELS:
+        raise CorruptImageError(
+            file,
+            f"it has {width} x {height} pixels, and at most {_MOST_PIXELS} are decoded, or 64 times as many of a JPEG",
+        )
+    return image
 
 
 def decode(encoded: bytes | memoryview, file: str) -> Pixels:
@@ -25,20 +67,16 @@ def decode(encoded: bytes | memoryview, file: str) -> Pixels:
 
     Of several frames, the first is decoded. ``file`` is the name of the image in error messages.
     """
-    limit = Image.MAX_IMAGE_PIXELS
-    rule = f"(at most {limit} are decoded, since a small file can claim enough to fill all memory)"
     try:
-        with Image.open(io.BytesIO(encoded), formats=_FORMATS) as image:
-            if limit is not None and image.width * image.height > limit:
-                raise CorruptImageError(file, f"it claims {image.width} x {image.height} pixels {rule}")
+        with _open(encoded, file) as image:
             ImageOps.exif_transpose(image, in_place=True)
             return _rgb(image, file)
     except CorruptImageError:
         raise
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise CorruptImageError(file, f"it claims more pixels than can be {rule}") from error
     except UnidentifiedImageError as error:
-        raise CorruptImageError(file, f"it is none of {', '.join(_FORMATS)}") from error
+        if "HEIF" not in _formats() and bytes(encoded[4:12]) in (b"ftypheic", b"ftypheix", b"ftypmif1", b"ftyphevc"):
+            raise CorruptImageError(file, "HEIC images need a package: pip install pillow-heif") from error
+        raise CorruptImageError(file, f"it is none of {', '.join(_formats())}") from error
     except Exception as error:  # damaged files make Pillow raise almost anything
         reason = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
         raise CorruptImageError(file, reason) from error

@@ -97,6 +97,7 @@ class ImageSet:
         *,
         workers: int = 1,
         on_corrupt: OnCorrupt = "refuse",
+        skipped: dict[int, str] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[Pixels, NDArray]:
         """Pixels (n, size, size, 3) of some images, all held in memory, and their rows without those skipped (n,).
@@ -109,6 +110,8 @@ class ImageSet:
             Threads that decode.
         on_corrupt : {"refuse", "skip"}
             Whether an image that cannot be decoded raises ``CorruptImageError`` or is left out.
+        skipped : dict, optional
+            Gets the rows that are left out, with the reasons.
         progress : callable, optional
             Called with the number of images done and their total.
         """
@@ -122,9 +125,11 @@ class ImageSet:
             for place in places.tolist():
                 try:
                     image = self.source.image(int(wanted[place]))
-                except CorruptImageError:
+                except CorruptImageError as error:
                     if on_corrupt == "refuse":
                         raise
+                    if skipped is not None:
+                        skipped[int(wanted[place])] = error.reason
                     continue
                 pixels[place] = resized(image, view)
                 decoded[place] = True
