@@ -114,6 +114,9 @@ def embed_images(
     versions = {"a2lp": __version__, "python": platform.python_version(), "numpy": np.__version__}
     versions |= {"torch": str(torch.__version__), "pillow": PIL.__version__}
     origin = {"weights": backbone.weights, "versions": versions} | recipe
+    skipped |= {  # copies of an image that cannot be read
+        row: skipped[missing[digest]] for row, digest in enumerate(digests) if digest and digest not in vectors
+    }
     reasons = {images.files[row]: skipped[row] for row in sorted(skipped)}
     return _gather(images, digests, vectors, (about or {}) | origin | {"skipped": reasons})
 
