@@ -211,13 +211,10 @@ class Loop(NamedTuple):
     ----------
     name : str
     engines : tuple of Engine
-    is_one_pass : callable
-        Whether these settings ask for no step at all, so that compiling does not pay.
     """
 
     name: str
     engines: tuple[Engine, ...]
-    is_one_pass: Callable[[Any], bool] = lambda settings: False
 
     @property
     def names(self) -> tuple[str, ...]:

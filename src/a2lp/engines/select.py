@@ -12,9 +12,7 @@ from a2lp.engines.reference import REFERENCE
 from a2lp.errors import InputError, UnknownNameError
 
 # of LP and A2LP
-PROPAGATION = Loop(
-    "propagation", (FUSED_CPU, FUSED_CUDA, BATCHED, REFERENCE), is_one_pass=lambda settings: settings.steps == 0
-)
+PROPAGATION = Loop("propagation", (FUSED_CPU, FUSED_CUDA, BATCHED, REFERENCE))
 
 
 class Ran(NamedTuple):
@@ -42,7 +40,7 @@ def choose(loop: Loop, name: str, points: Points, settings: Any, *, calls_back: 
         if refusal is not None:
             raise InputError(f"engine={name!r} cannot run this: {refusal}. Use engine='auto'.")
         return by_name[name], "asked for by name"
-    if loop.is_one_pass(settings):
+    if getattr(settings, "steps", None) == 0:
         return by_name["batched"], "there is one pass and no step, so nothing is worth compiling"
     refused: dict[str, str] = {}
     for engine in loop.engines:

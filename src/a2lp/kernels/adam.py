@@ -11,7 +11,7 @@ from a2lp.kernels.compiler import fast_part
 def adam(values, mean, square, gradient, pull, floats, rate, correction):
     """One step, as in optimizers.py; the last five of ``floats`` are ``Adam.constants``.
 
-    The gradient is ``gradient - pull values``, or ``gradient`` alone where ``pull`` is None.
+    The gradient is ``gradient - pull values``, or ``gradient`` where ``pull`` is None.
     """
     b1, rest1, b2, rest2, eps = floats[-5], floats[-4], floats[-3], floats[-2], floats[-1]
     zero = values.dtype.type(0)

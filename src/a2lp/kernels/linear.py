@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 from a2lp.kernels.compiler import part
-from a2lp.kernels.simd import BLOCK, ROWS, Loop, data_of, fma, load, make_product, splat, store, vector_type
+from a2lp.kernels.simd import BLOCK, ROWS, Loop, data_of, entry, fma, int64, load, make_product, simd_type, splat, store
 
 
 def product(*, subtract: bool, indexed: bool) -> Any:
@@ -40,55 +39,26 @@ def product(*, subtract: bool, indexed: bool) -> Any:
     return blocks
 
 
+multiply = product(subtract=False, indexed=False)
 subtract = product(subtract=True, indexed=False)
 subtract_vector = make_product(1, subtract=True, indexed=False)
 
 
-def scalar_fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
-    """A b + c, rounded once."""
-    name = f"llvm.fma.f{32 if isinstance(a.type, ir.FloatType) else 64}"
-    return builder.call(
-        cgutils.get_or_insert_function(builder.module, ir.FunctionType(a.type, [a.type] * 3), name), [a, b, c]
-    )
-
-
 def _triangle(builder: Any, base: Any, corner: Any, row: Any) -> dict[tuple[int, int], Any]:
     """The entries on and above the diagonal of the block whose corner is at this place."""
-    integer = corner.type
-    return {
-        (a, b): builder.load(
-            builder.gep(
-                base,
-                [builder.add(corner, builder.add(builder.mul(row, ir.Constant(integer, a)), ir.Constant(integer, b)))],
-            )
-        )
-        for a in range(ROWS)
-        for b in range(a, ROWS)
-    }
+    return {(a, b): entry(builder, base, corner, row, a, b) for a in range(ROWS) for b in range(a, ROWS)}
 
 
-def solve_rows(
-    builder: Any,
-    vector: Any,
-    lanes: int,
-    base: Any,
-    first: Any,
-    row: Any,
-    vectors: Any,
-    entry: Any,
-    pivot: Any,
-    order: Any,
-) -> None:
-    """Rows of a block, in this order: each minus its entries times the rows before it, times its pivot."""
-    integer = first.type
-    loop = Loop(builder, ir.Constant(integer, 0), vectors, ir.Constant(integer, 1), [])
-    at = builder.add(first, builder.mul(loop.index, ir.Constant(integer, lanes)))
-    places = [builder.add(at, builder.mul(row, ir.Constant(integer, a))) for a in range(ROWS)]
+def solve_rows(builder, vector, base, first, row, vectors, factor_at, pivots, order):
+    """Rows of a block, in this order: each minus its factors times the rows before it, times its pivot."""
+    loop = Loop(builder, int64(0), vectors, int64(1), [])
+    at = builder.add(first, builder.mul(loop.index, int64(vector.count)))
+    places = [builder.add(at, builder.mul(row, int64(a))) for a in range(ROWS)]
     values = [load(builder, vector, base, place) for place in places]
     for done, a in enumerate(order):
         for b in order[:done]:
-            values[a] = fma(builder, splat(builder, vector, builder.fneg(entry(a, b))), values[b], values[a])
-        values[a] = builder.fmul(values[a], splat(builder, vector, pivot(a)))
+            values[a] = fma(builder, splat(builder, vector, builder.fneg(factor_at(a, b))), values[b], values[a])
+        values[a] = builder.fmul(values[a], splat(builder, vector, pivots[a]))
         store(builder, vector, base, places[a], values[a])
     loop.close([])
 
@@ -99,28 +69,22 @@ def _factor_block(typingctx, U, corner, row, first, vectors, inverse, i0):
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         U, corner, row, first, vectors, inverse, i0 = args
-        scalar, vector, lanes = vector_type(signature.args[0])
+        scalar, vector, _ = simd_type(signature.args[0])
         base = data_of(context, builder, signature.args[0], U)
         out = data_of(context, builder, signature.args[5], inverse)
-        root = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(scalar, [scalar]),
-            f"llvm.sqrt.f{32 if isinstance(scalar, ir.FloatType) else 64}",
-        )
+        root = builder.module.declare_intrinsic("llvm.sqrt", [scalar])
         u = _triangle(builder, base, corner, row)
         pivots = []
         for a in range(ROWS):
             pivot = builder.fdiv(ir.Constant(scalar, 1.0), builder.call(root, [u[a, a]]))
             pivots.append(pivot)
-            builder.store(pivot, builder.gep(out, [builder.add(i0, ir.Constant(i0.type, a))]))
+            builder.store(pivot, builder.gep(out, [builder.add(i0, int64(a))]))
             for b in range(a + 1, ROWS):
                 u[a, b] = builder.fmul(u[a, b], pivot)
             for b in range(a + 1, ROWS):
                 for c in range(b, ROWS):
-                    u[b, c] = scalar_fma(builder, builder.fneg(u[a, b]), u[a, c], u[b, c])
-        solve_rows(
-            builder, vector, lanes, base, first, row, vectors, lambda a, b: u[b, a], pivots.__getitem__, range(ROWS)
-        )
+                    u[b, c] = builder.fma(builder.fneg(u[a, b]), u[a, c], u[b, c])
+        solve_rows(builder, vector, base, first, row, vectors, lambda a, b: u[b, a], pivots, range(ROWS))
         return context.get_dummy_value()
 
     n = types.int64
@@ -134,15 +98,15 @@ def _substitution(*, backward: bool) -> Any:
 
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             U, corner, row, inverse, i0, X, first, x_row, vectors = args
-            _, vector, lanes = vector_type(signature.args[5])
+            _, vector, _ = simd_type(signature.args[5])
             u = _triangle(builder, data_of(context, builder, signature.args[0], U), corner, row)
-            pivots = data_of(context, builder, signature.args[3], inverse)
-            pivot = [builder.load(builder.gep(pivots, [builder.add(i0, ir.Constant(i0.type, a))])) for a in range(ROWS)]
+            inverse = data_of(context, builder, signature.args[3], inverse)
+            pivots = [builder.load(builder.gep(inverse, [builder.add(i0, int64(a))])) for a in range(ROWS)]
+            base = data_of(context, builder, signature.args[5], X)
             order = range(ROWS - 1, -1, -1) if backward else range(ROWS)
             solve_rows(
-                builder, vector, lanes, data_of(context, builder, signature.args[5], X), first, x_row, vectors,
-                lambda a, b: u[min(a, b), max(a, b)], pivot.__getitem__, order,
-            )  # fmt: skip
+                builder, vector, base, first, x_row, vectors, lambda a, b: u[min(a, b), max(a, b)], pivots, order
+            )
             return context.get_dummy_value()
 
         n = types.int64

@@ -1,4 +1,4 @@
-"""The loop as compiled code, a task to a core: the engine for NumPy arrays."""
+"""The loop as compiled code, one task per core: the engine for NumPy arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def run(points: Points, settings: Settings) -> Result:
     support, rest, codes, c = points.support, points.rest, points.codes, points.n_classes
     (b, s, d), m, dtype = support.shape, rest.shape[1], support.dtype
     k = min(settings.n_neighbors, s + m - 1)
-    parameters = *_parameters(settings, s, k, c, dtype), _rates(settings, dtype)
+    floats, integers = _parameters(settings, s, k, c, dtype)
+    rates = _rates(settings, dtype)
     z, anchors = np.empty((b, s + m, c), dtype), np.empty((b, s, d), dtype)
     losses = np.empty((b, settings.steps), dtype)
     steps, converged = np.empty(b, np.int64), np.empty(b, bool)
@@ -32,17 +33,22 @@ def run(points: Points, settings: Settings) -> Result:
         return kernel.make_workspace(s, m, d, c, k, dtype), rare
 
     def solve(i: int, memory: tuple[Any, Any]) -> None:
-        space, rare = memory
+        work, rare = memory
         by_class = np.argsort(codes[i], kind="stable")
-        # the caller's order, support first, in places of the kernel's order, rest first
+        # the caller's order, support first, as indices into the kernel's order, rest first
         order = np.concatenate([m + np.argsort(by_class, kind="stable"), np.arange(m)])
-        kernel.fill(space, support[i][by_class], rest[i])
-        floats, integers, rates = parameters
+        work["points"][:m, :d] = rest[i]
+        work["points"][m : m + s, :d] = support[i][by_class]
+        work["across"][:, :m] = rest[i].T
+        for name in ("mean", "square"):
+            work[name][:] = 0
+        work["U"][m + s :] = 0
+        np.fill_diagonal(work["U"][m + s :, m + s :], 1)
         steps[i], converged[i] = kernel.solve_task(
-            floats, integers, codes[i][by_class], order, rates, losses[i], space, rare
+            floats, integers, codes[i][by_class], order, rates, losses[i], tuple(work.values()), rare
         )
-        z[i] = space.X[order, :c]
-        anchors[i, by_class] = space.points[m : m + s, :d]
+        z[i] = work["X"][order, :c]
+        anchors[i, by_class] = work["points"][m : m + s, :d]
         end = min(steps[i], settings.updates)
         losses[i, end + 1 :] = losses[i, end : end + 1]
 

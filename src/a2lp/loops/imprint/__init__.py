@@ -5,7 +5,7 @@ The weights start as class means; the loss is the mean cross-entropy of tau time
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import device
@@ -40,7 +40,7 @@ def _batched(points: Points, settings: Settings, callback: Callback | None = Non
     state = settings.adam.init(weights)
     loss_function = by_numerics(settings.numerics)
     lengths = xp.sum(support * support, axis=-1)[:, :, None]  # (b, s, 1)
-    nothing = support[:, :0, :]  # this loss reads the support only
+    nothing = support[:, :0, :]  # this loss is of the support only
     losses = []
     for step in range(settings.steps):
         squares = lengths + xp.sum(weights * weights, axis=-1)[:, None, :]  # (b, s, c)
@@ -66,20 +66,17 @@ def _compiled(points: Points, settings: Settings) -> Result:
     rates = adam.rates(settings.steps).astype(dtype)
     losses = np.empty((b, settings.steps), dtype)
 
-    def solve(i: int, space: kernel.Workspace) -> None:
-        space.X[:s, :d] = support[i]
-        space.W[:c, :d] = weights[i]
-        space.mean[:] = 0
-        space.square[:] = 0
-        kernel.fine_tune(codes[i], c, NUMERICS.index(settings.numerics), floats, rates, losses[i], space)
-        weights[i] = space.W[:c, :d]
+    def solve(i: int, work: dict[str, Any]) -> None:
+        work["X"][:s, :d] = support[i]
+        work["W"][:c, :d] = weights[i]
+        work["mean"][:] = 0
+        work["square"][:] = 0
+        kind = NUMERICS.index(settings.numerics)
+        kernel.fine_tune(codes[i], c, kind, floats, rates, losses[i], tuple(work.values()))
+        weights[i] = work["W"][:c, :d]
 
     map_tasks(solve, b, lambda: kernel.make_workspace(s, d, c, dtype))
     return Result(weights, losses)
 
 
-LOOP = Loop(
-    "imprint",
-    (fused_cpu(_compiled), batched(_batched, shows_steps=True)),
-    is_one_pass=lambda settings: settings.steps == 0,
-)
+LOOP = Loop("imprint", (fused_cpu(_compiled), batched(_batched, shows_steps=True)))
