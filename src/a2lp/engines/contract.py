@@ -1,10 +1,12 @@
-"""What inner loops take and give, and what an engine is. ``reference`` says what is right for LP and A2LP."""
+"""Inputs and results of inner loops, and what an engine is; ``reference`` defines the results for LP and A2LP."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from array_api_compat import device
 
 from a2lp import optimizers
 from a2lp.arrays import Array, is_numpy, namespace, one_hot
@@ -53,11 +55,30 @@ class Points(NamedTuple):
         return one_hot(self.codes, self.n_classes, self.vectors.dtype)
 
     @property
+    def all_labels(self) -> Array:
+        """One-hot labels of all points (b, s + q + u, c), zero for those without a label; Y of eq. 4."""
+        xp = namespace(self.vectors)
+        (b, m, _), labels = self.rest.shape, self.labels
+        return xp.concat([labels, xp.zeros((b, m, self.n_classes), dtype=labels.dtype, device=device(labels))], axis=1)
+
+    @property
+    def memberships(self) -> Array:
+        """``all_labels`` with the classes as rows (b, c, s + q + u)."""
+        xp = namespace(self.vectors)
+        (b, m, _), labels = self.rest.shape, xp.matrix_transpose(self.labels)
+        return xp.concat([labels, xp.zeros((b, self.n_classes, m), dtype=labels.dtype, device=device(labels))], axis=2)
+
+    @property
     def class_means(self) -> Array:
         """Mean support vector of each class (b, c, d)."""
         xp = namespace(self.vectors)
         labels = self.labels
         return (xp.matrix_transpose(labels) @ self.support) / xp.sum(labels, axis=1)[:, :, None]
+
+    def codes_at(self, rows: Array) -> Array:
+        """Classes of the support vectors in these rows (b, q)."""
+        chosen = one_hot(rows, self.codes.shape[1], self.codes.dtype)  # (b, q, s)
+        return namespace(chosen).sum(chosen * self.codes[:, None, :], axis=-1)
 
     def part(self, tasks: slice) -> Points:
         """Some of the tasks."""

@@ -15,19 +15,19 @@ from a2lp.errors import InputError, UnknownNameError
 PROPAGATION = Loop("propagation", (FUSED_CPU, FUSED_CUDA, BATCHED, REFERENCE))
 
 
-class Ran(NamedTuple):
-    """What a loop returned, which engine ran it, and why that one."""
+class LoopRun(NamedTuple):
+    """The result of a loop, which engine ran it, and why."""
 
     result: Any
     engine: str
     reason: str
 
 
-def run(loop: Loop, engine: str, points: Points, settings: Any, callback: Callback | None = None) -> Ran:
+def run(loop: Loop, engine: str, points: Points, settings: Any, callback: Callback | None = None) -> LoopRun:
     """Run a loop on a block of tasks; ``engine`` is ``"auto"`` or a name."""
     chosen, reason = choose(loop, engine, points, settings, calls_back=callback is not None)
     arguments = (points, settings) if callback is None else (points, settings, callback)
-    return Ran(chosen.run(*arguments), chosen.name, reason)
+    return LoopRun(chosen.run(*arguments), chosen.name, reason)
 
 
 def choose(loop: Loop, name: str, points: Points, settings: Any, *, calls_back: bool = False) -> tuple[Engine, str]:
