@@ -1,4 +1,4 @@
-"""Functions for compiled loops. exp is plain arithmetic, so that loops over it become vector code.
+"""Small functions for compiled loops. exp is plain arithmetic, so that loops over it become vector code.
 
 exp(x) = 2^k exp(r) with |r| <= log(2) / 2 and a Taylor polynomial for exp(r), accurate to the last place or two.
 """
@@ -74,3 +74,32 @@ def digamma(x):
     inverse = 1.0 / (x * x)
     series = inverse * (1 / 12 - inverse * (1 / 120 - inverse * (1 / 252 - inverse * (1 / 240 - inverse / 132))))
     return math.log(x) - 0.5 / x - series - below
+
+
+@fast_part
+def dot(x, y):
+    """Inner product of two vectors."""
+    total = x.dtype.type(0)
+    for j in range(len(x)):
+        total += x[j] * y[j]
+    return total
+
+
+@fast_part
+def adam(values, mean, square, gradient, pull, floats, rate, correction):
+    """One step, as in optimizers.py; the last five of ``floats`` are ``Adam.constants``.
+
+    The gradient is ``gradient - pull values``, or ``gradient`` where ``pull`` is None.
+    """
+    b1, rest1, b2, rest2, eps = floats[-5], floats[-4], floats[-3], floats[-2], floats[-1]
+    zero = values.dtype.type(0)
+    for j in range(len(values)):
+        g = gradient[j]
+        if pull is not None:
+            g -= pull * values[j]
+        mu = b1 * mean[j] + rest1 * g
+        nu = b2 * square[j] + rest2 * g * g
+        mean[j] = mu
+        square[j] = nu
+        denominator = math.sqrt(nu) * correction + eps
+        values[j] -= rate * mu / denominator if denominator > zero else zero

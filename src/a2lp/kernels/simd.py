@@ -33,6 +33,11 @@ def aligned(shape: tuple[int, int], dtype: Any) -> Any:
     return buffer[skip : skip + size].reshape(shape)
 
 
+def allocate(dtype: Any, shapes: dict[str, tuple[int, int]]) -> dict[str, Any]:
+    """Aligned zeros by name; the names in one key have the same shape."""
+    return {name: aligned(shape, dtype) for names, shape in shapes.items() for name in names.split()}
+
+
 def as_integers(array: Any) -> Any:
     """A view of floats as the integers with the same bits."""
     return array.view(np.int32 if array.itemsize == 4 else np.int64)

@@ -51,5 +51,6 @@ class BAVARDAGE(LoopMethod):
         base = require_base("bavardage", self.base, points.vectors.shape[-1])
         settings = variational.Settings(base.sphere_factor, uniform=self.marginal == "uniform")
         ran = self._run(points, settings, callback)
-        logs = namespace(points.vectors).matrix_transpose(ran.result.logs)
-        return scored(logs[:, : points.n_query, :] / self.tau, ran=ran, anchors=ran.result.means)
+        logs, means = ran.result
+        scores = namespace(logs).matrix_transpose(logs)[:, : points.n_query, :] / self.tau
+        return scored(scores, ran=ran, anchors=means)

@@ -18,7 +18,7 @@ from a2lp.kernels.compiler import compiled, fast_part
 from a2lp.kernels.graph import normalised_system, powers
 from a2lp.kernels.linear import backward, factor, forward, product
 from a2lp.kernels.losses import EXACT, NO_QUERIES, OTHERS, exact_loss, official_loss, query_loss
-from a2lp.kernels.simd import ALIGN, ROWS, VECTOR_BYTES, aligned, as_integers, dot_block, round_up
+from a2lp.kernels.simd import ALIGN, ROWS, VECTOR_BYTES, allocate, as_integers, dot_block, round_up
 
 # indices into the vectors of parameters
 GAMMA, ALPHA, TAU, SCALE, BETA1, BETA2, EPS, LOSS_TOL, GRAD_TOL, SLACK, ENTROPY, MARGINAL = range(12)
@@ -36,24 +36,19 @@ def make_workspace(s: int, m: int, d: int, c: int, k: int, dtype: Any) -> dict[s
     shapes = {
         "points": (many, dp),  # rest, then anchors
         "across": (d, mp),  # rest, transposed
-        "sim": (many, np_),
-        "power": (many, np_),
+        "sim power": (many, np_),
         "U": (nr, np_),  # W, then the factor
-        "slope": (sp, np_),  # derivatives of the powers in the anchors' rows
-        "share": (sp, np_),
+        "slope share": (sp, np_),  # of the anchors' rows
         "X": (many, cp),  # Z and the adjoint, side by side
         "adjoint": (nr, cp),  # where the adjoint is solved, as far up as dL/dZ is not zero
         "XT": (2 * c, np_),
         "H": (sp, c),  # dL/dZ of the anchors
-        "coefficient": (ROWS, np_),
-        "packed": (ROWS, np_),
-        "gradient": (sp, dp),
-        "mean": (sp, dp),
-        "square": (sp, dp),
+        "coefficient packed": (ROWS, np_),
+        "gradient mean square": (sp, dp),
         "kth": (1, np_),  # each row's k-th largest similarity
         "vectors": (9, np_),
     }
-    work = {name: aligned(shape, dtype) for name, shape in shapes.items()}
+    work = allocate(dtype, shapes)
     work["vectors"][0, s + m :] = np.inf  # thresholds
     work |= {"bits": as_integers(work["sim"]), "kth_bits": as_integers(work["kth"])}
     return work | {"every": np.arange(d), "rows": np.zeros(np_, np.int64), "vectors": tuple(work["vectors"])}

@@ -36,13 +36,6 @@ class Settings(NamedTuple):
     adam: Adam
 
 
-class Result(NamedTuple):
-    """Z of all nodes but the centroids (b, m, c), and the centroids (b, c, d), in the last round."""
-
-    z: Array
-    centroids: Array
-
-
 class Manifold(NamedTuple):
     """The parameters or their gradient: centroids (b, c, d), scales of distances and weights of edges (b, n, n)."""
 
@@ -51,7 +44,7 @@ class Manifold(NamedTuple):
     edges: Array
 
 
-def _batched(points: Points, settings: Settings, callback: Callback | None = None) -> Result:
+def _batched(points: Points, settings: Settings, callback: Callback | None = None) -> tuple[Array, Array]:
     vectors, labels, adam = points.vectors, points.labels, settings.adam
     xp = namespace(vectors)
     b, n = vectors.shape[0], vectors.shape[1] + points.n_classes
@@ -68,7 +61,7 @@ def _batched(points: Points, settings: Settings, callback: Callback | None = Non
         moves = [adam.update(*pair) for pair in zip(states, gradient, strict=True)]
         states = [state for state, _ in moves]
         now = Manifold(*(part + move for part, (_, move) in zip(now, moves, strict=True)))
-    return Result(z, now.centroids)
+    return z, now.centroids
 
 
 def value_and_gradient(points: Array, labels: Array, now: Manifold, settings: Settings) -> tuple[Array, Manifold]:
@@ -128,7 +121,7 @@ def _distances(nodes: Array) -> Array:
     return xp.sqrt(xp.where(differ, squares, xp.zeros_like(squares)))
 
 
-def _compiled(points: Points, settings: Settings) -> Result:
+def _compiled(points: Points, settings: Settings) -> tuple[Array, Array]:
     from a2lp.kernels.information import parameters
     from a2lp.loops.am import kernel
 
@@ -154,7 +147,8 @@ def _compiled(points: Points, settings: Settings) -> Result:
         found[i] = work["nodes"][m : m + c, :d]
 
     map_tasks(solve, b, lambda: kernel.make_workspace(s, m, d, c, kind))
-    return Result(z, found)
+    return z, found
 
 
+# the result is Z of all points (b, m, c) and the centroids (b, c, d) of the last round
 LOOP = Loop("am", (fused_cpu(_compiled), batched(_batched, shows_steps=True)))

@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 
 from a2lp.graph import DEGREE_OFFSET
-from a2lp.kernels.adam import adam
 from a2lp.kernels.compiler import compiled, fast_part
-from a2lp.kernels.elementary import exp
+from a2lp.kernels.elementary import adam, dot, exp
 from a2lp.kernels.graph import kth_largest
 from a2lp.kernels.information import SUPPORT, TAU, probabilities, query_gradient, support_gradient
 from a2lp.kernels.linear import backward, forward, multiply
-from a2lp.kernels.simd import ALIGN, ROWS, VECTOR_BYTES, aligned, as_integers, round_up
+from a2lp.kernels.simd import ALIGN, ROWS, VECTOR_BYTES, allocate, as_integers, round_up
 from a2lp.loops.am.linear import factor
 
 
@@ -35,44 +34,23 @@ def make_workspace(s: int, m: int, d: int, c: int, dtype: Any) -> dict[str, Any]
         "nodes": (m + cp, dp),  # points, then centroids
         "across": (d, mp),  # points, transposed
         "cross": (cp, mp),  # inner products of centroids and points
-        "distance": (n, np_),
-        "scales": (n, np_),
-        "scales_mean": (n, np_),
-        "scales_square": (n, np_),
-        "edges": (n, np_),
-        "edges_mean": (n, np_),
-        "edges_square": (n, np_),
-        "near": (n, np_),  # affinities of chosen neighbours
-        "mutual": (n, np_),  # near and its transpose, halved
-        "system": (nr, np_),  # then its factor U
-        "turned": (nr, np_),  # a matrix transposed: the system's, then its factor L'
+        "distance scales scales_mean scales_square edges edges_mean edges_square": (n, np_),
+        "near mutual": (n, np_),  # affinities of chosen neighbours, and these symmetrised
+        "system turned": (nr, np_),  # then the factor U; a matrix transposed: the system's, then the factor L'
         "solution": (nr, round_up(c, ALIGN)),  # Z, then the adjoint
-        "Z": (cp, np_),
-        "adjoint": (cp, np_),
-        "L": (cp, np_),  # logits, then log-probabilities
-        "P": (cp, np_),  # probabilities
-        "H": (cp, np_),  # dL/dZ
+        "Z adjoint": (cp, np_),
+        "L P H": (cp, np_),  # logits, then log-probabilities; probabilities; dL/dZ
         "pull": (cp, np_),  # dL/ddistance of the centroids, over the distance
-        "gradient": (cp, dp),
-        "mean": (cp, dp),
-        "square": (cp, dp),
+        "gradient mean square": (cp, dp),
         "kth": (1, np_),  # each row's k-th largest affinity
         "vectors": (10, np_),
     }
-    work = {name: aligned(shape, dtype) for name, shape in shapes.items()}
+    work = allocate(dtype, shapes)
     is_query, ones = work["vectors"][:2]
     is_query[s:m] = 1
     ones[:] = 1
     work |= {"bits": as_integers(work["near"]), "kth_bits": as_integers(work["kth"])}
     return work | {"codes": np.zeros(s, np.int64), "vectors": tuple(work["vectors"])}
-
-
-@fast_part
-def _dot(x, y):
-    total = x.dtype.type(0)
-    for j in range(len(x)):
-        total += x[j] * y[j]
-    return total
 
 
 @fast_part
@@ -89,12 +67,6 @@ def _from_products(products, distance, length, own, same):
         total += value
         squares += square
     return total, squares
-
-
-@fast_part
-def _affinities(near, distance, scales, per_spread):
-    for j in range(len(near)):
-        near[j] = exp(-(distance[j] * per_spread) * scales[j])
 
 
 @fast_part
@@ -141,12 +113,6 @@ def _weigh(near, turned, edges, mutual, weights):
         weights[j] = value * edges[j]
         total += weights[j]
     return total
-
-
-@fast_part
-def _normalise(weights, scale, own):
-    for j in range(len(weights)):
-        weights[j] *= own * scale[j]
 
 
 @fast_part
@@ -219,7 +185,7 @@ def adapt(c, k, alpha, same, slack, floats, rates, work):
     # constants of the run: distances of points that do not move, and their sums
     fixed_sum, fixed_squares = 0.0, 0.0
     for i in range(m):
-        length[i] = _dot(nodes[i], nodes[i])
+        length[i] = dot(nodes[i], nodes[i])
     for i0 in range(0, m, ROWS):
         multiply(nodes, i0 * dp, dp, unit, across, none, mp, codes, none, d, cross, none, mp, mp // lanes, lanes)
         for i in range(i0, min(i0 + ROWS, m)):
@@ -234,13 +200,13 @@ def adapt(c, k, alpha, same, slack, floats, rates, work):
         for a0 in range(0, cp, ROWS):
             multiply(V, a0 * dp, dp, unit, across, none, mp, codes, none, d, cross, a0 * mp, mp, mp // lanes, lanes)
         for a in range(c):
-            length[m + a] = _dot(V[a], V[a])
+            length[m + a] = dot(V[a], V[a])
         for a in range(c):
             part, part_squares = _from_products(cross[a, :m], distance[m + a], length, length[m + a], same)
             total += 2 * part
             squares += 2 * part_squares
             for b in range(a):
-                row[b] = _dot(V[a], V[b])
+                row[b] = dot(V[a], V[b])
             part, part_squares = _from_products(row[:a], distance[m + a, m:], length[m:], length[m + a], same)
             total += 2 * part
             squares += 2 * part_squares
@@ -253,7 +219,8 @@ def adapt(c, k, alpha, same, slack, floats, rates, work):
         per_spread = kind(1 / spread)
 
         for i in range(m):
-            _affinities(near[i], distance[i], scales[i], per_spread)
+            for j in range(np_):
+                near[i, j] = exp(-(distance[i, j] * per_spread) * scales[i, j])
             near[i, i] = -one
             for j in range(n, np_):
                 near[i, j] = -one
@@ -266,7 +233,9 @@ def adapt(c, k, alpha, same, slack, floats, rates, work):
             degree[i] = _weigh(near[i], turned[i], edges[i], mutual[i], system[i]) + kind(DEGREE_OFFSET)
             scale[i] = one / math.sqrt(degree[i])
         for i in range(n):
-            _normalise(system[i], scale, -alpha * scale[i])
+            f = -alpha * scale[i]
+            for j in range(np_):
+                system[i, j] *= f * scale[j]
             system[i, i] = one
         for i in range(n, nr):
             for j in range(np_):

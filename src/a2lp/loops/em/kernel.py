@@ -16,7 +16,7 @@ from a2lp.kernels.compiler import compiled, fast_part
 from a2lp.kernels.elementary import digamma, exp
 from a2lp.kernels.graph import normalised_system, powers
 from a2lp.kernels.linear import backward, factor, forward, multiply
-from a2lp.kernels.simd import ALIGN, ROWS, VECTOR_BYTES, aligned, as_integers, round_up
+from a2lp.kernels.simd import ALIGN, ROWS, VECTOR_BYTES, allocate, as_integers, round_up
 
 # indices into the vector of parameters
 GAMMA, ALPHA, TEMPERATURE, PRIOR, EQUAL_WEIGHT, UNEQUAL_WEIGHT, UNEQUAL, LEAST, SLACK = range(9)
@@ -27,19 +27,15 @@ def make_workspace(n: int, c: int, k: int, dtype: Any) -> tuple[Any, ...]:
     nr = round_up(n, ROWS)
     np_, cp = round_up(max(nr, k), ALIGN), round_up(c, ALIGN)
     shapes = {
-        "gram": (nr, np_),
-        "sim": (nr, np_),
-        "power": (nr, np_),
+        "gram sim power": (nr, np_),
         "U": (nr, np_),  # W, then the factor
         "scratch": (1, np_),  # results of powers and normalised_system that are not needed here
-        "X": (nr, cp),  # shares
-        "weights": (nr, cp),  # of the points in the class means
-        "cross": (nr, cp),  # inner products of points and means
+        "X weights cross": (nr, cp),  # shares, as weights in the class means, inner products of points and means
         "kth": (1, np_),  # each row's k-th largest similarity
         "vectors": (5, np_),
         "by_class": (3, cp),
     }
-    work = {name: aligned(shape, dtype) for name, shape in shapes.items()}
+    work = allocate(dtype, shapes)
     work |= {"bits": as_integers(work["sim"]), "kth_bits": as_integers(work["kth"])}
     work |= {name: tuple(work[name]) for name in ("vectors", "by_class")}
     return *work.values(), np.zeros(np_, np.int64), np.arange(n)

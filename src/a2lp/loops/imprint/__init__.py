@@ -26,14 +26,7 @@ class Settings(NamedTuple):
     adam: Adam
 
 
-class Result(NamedTuple):
-    """Class weights (b, c, d), and the loss before each step (b, steps)."""
-
-    weights: Array
-    losses: Array
-
-
-def _batched(points: Points, settings: Settings, callback: Callback | None = None) -> Result:
+def _batched(points: Points, settings: Settings, callback: Callback | None = None) -> tuple[Array, Array]:
     support, labels, weights = points.support, points.labels, points.class_means
     xp = namespace(support)
     b, s, _ = support.shape
@@ -54,10 +47,10 @@ def _batched(points: Points, settings: Settings, callback: Callback | None = Non
         state, move = settings.adam.update(state, gradient)
         weights = weights + move
     none = xp.empty((b, 0), dtype=support.dtype, device=device(support))
-    return Result(weights, xp.stack(losses, axis=1) if losses else none)
+    return weights, xp.stack(losses, axis=1) if losses else none
 
 
-def _compiled(points: Points, settings: Settings) -> Result:
+def _compiled(points: Points, settings: Settings) -> tuple[Array, Array]:
     from a2lp.loops.imprint import kernel
 
     support, codes, weights = points.support, np.asarray(points.codes, np.int64), points.class_means
@@ -76,7 +69,8 @@ def _compiled(points: Points, settings: Settings) -> Result:
         weights[i] = work["W"][:c, :d]
 
     map_tasks(solve, b, lambda: kernel.make_workspace(s, d, c, dtype))
-    return Result(weights, losses)
+    return weights, losses
 
 
+# the result is the class weights (b, c, d) and the loss before each step (b, steps)
 LOOP = Loop("imprint", (fused_cpu(_compiled), batched(_batched, shows_steps=True)))

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from a2lp.kernels.adam import adam
-from a2lp.kernels.compiler import compiled, fast_part
+from a2lp.kernels.compiler import compiled
+from a2lp.kernels.elementary import adam, dot
 from a2lp.kernels.losses import EXACT, exact_loss, official_loss
-from a2lp.kernels.simd import BLOCK, ROWS, VECTOR_BYTES, aligned, dot_block, make_product, round_up
+from a2lp.kernels.simd import BLOCK, ROWS, VECTOR_BYTES, allocate, dot_block, make_product, round_up
 
 _product = make_product(BLOCK, subtract=False, indexed=False)
 
@@ -28,24 +28,13 @@ def make_workspace(s: int, d: int, c: int, dtype: Any) -> dict[str, Any]:
     sp, cp, dp = round_up(s, ROWS), round_up(c, ROWS), round_up(d, columns)
     shapes = {
         "X": (sp, dp),  # support
-        "W": (cp, dp),  # weights
-        "mean": (cp, dp),
-        "square": (cp, dp),
-        "Z": (sp, cp),  # logits
-        "H": (sp, cp),  # dL/dlogits
+        "W mean square": (cp, dp),  # of the weights
+        "Z H": (sp, cp),  # logits, dL/dlogits
         "gradient": (ROWS, columns),  # of a block
     }
-    work = {name: aligned(shape, dtype) for name, shape in shapes.items()}
+    work = allocate(dtype, shapes)
     # |x|^2, column sums of H, and a softmax for the official numerics
     return work | {"lengths": np.zeros(sp, dtype), "pull": np.zeros(cp, dtype), "softmax": np.zeros(c, np.float32)}
-
-
-@fast_part
-def _length(row):
-    total = row.dtype.type(0)
-    for j in range(len(row)):
-        total += row[j] * row[j]
-    return total
 
 
 @compiled()
@@ -61,13 +50,13 @@ def fine_tune(codes, c, kind, floats, rates, losses, work):
     none, unit = np.int64(0), np.int64(1)  # typed: numba compiles a function anew for each literal
     half = X.dtype.type(0.5)
     for i in range(s):
-        lengths[i] = _length(X[i])
+        lengths[i] = dot(X[i], X[i])
     for step in range(len(losses)):
         for q0 in range(0, cp, ROWS):
             for i0 in range(0, sp, ROWS):
                 dot_block(X, i0 * dp, W, q0 * dp, dp, dp, Z, i0 * cp + q0, cp)
         for q in range(c):
-            length = _length(W[q])
+            length = dot(W[q], W[q])
             for i in range(s):
                 Z[i, q] -= half * (lengths[i] + length)
         if kind == EXACT:

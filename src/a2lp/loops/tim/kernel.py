@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from a2lp.kernels.adam import adam
 from a2lp.kernels.compiler import compiled, fast_part
+from a2lp.kernels.elementary import adam
 from a2lp.kernels.information import SUPPORT, TAU, probabilities, query_gradient, support_gradient
 from a2lp.kernels.linear import multiply
-from a2lp.kernels.simd import ROWS, VECTOR_BYTES, aligned, round_up
+from a2lp.kernels.simd import ROWS, VECTOR_BYTES, allocate, round_up
 
 
 def make_workspace(s: int, n: int, d: int, c: int, dtype: Any) -> dict[str, Any]:
@@ -26,16 +26,11 @@ def make_workspace(s: int, n: int, d: int, c: int, dtype: Any) -> dict[str, Any]
     shapes = {
         "X": (n, dp),  # points
         "XT": (d, np_),  # points, transposed
-        "W": (cp, dp),  # weights
-        "mean": (cp, dp),
-        "square": (cp, dp),
-        "gradient": (cp, dp),
-        "L": (cp, np_),  # logits, then log-probabilities
-        "P": (cp, np_),  # probabilities
-        "H": (cp, np_),  # dL/dlogits
+        "W mean square gradient": (cp, dp),  # of the weights
+        "L P H": (cp, np_),  # logits, then log-probabilities; probabilities; dL/dlogits
         "rows": (3, np_),  # two for scratch, and 1 for queries
     }
-    work = {name: aligned(shape, dtype) for name, shape in shapes.items()}
+    work = allocate(dtype, shapes)
     work["rows"][2, s:n] = 1
     return work | {"codes": np.zeros(s, np.int64)}
 

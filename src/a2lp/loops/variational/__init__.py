@@ -45,13 +45,6 @@ class Settings(NamedTuple):
     uniform: bool
 
 
-class Result(NamedTuple):
-    """Log-responsibilities of unlabelled points (b, c, n - s), and class means (b, c, d)."""
-
-    logs: Array
-    means: Array
-
-
 def _whitened(rows: Array, factor: Array) -> Array:
     """Vectors (m, d) with the base classes' covariance divided out."""
     factor = like(factor, rows, rows.dtype)
@@ -60,7 +53,7 @@ def _whitened(rows: Array, factor: Array) -> Array:
     return namespace(rows).concat(parts, axis=1)
 
 
-def _compiled(points: Points, settings: Settings) -> Result:
+def _compiled(points: Points, settings: Settings) -> tuple[Array, Array]:
     from a2lp.loops.variational import kernel
 
     x, codes, c = points.vectors, np.asarray(points.codes, np.int64), points.n_classes
@@ -83,28 +76,26 @@ def _compiled(points: Points, settings: Settings) -> Result:
         kernel.solve_tasks(*tasks, floats, steps, _ROUNDS, settings.uniform, logs[part], means[part], work)
 
     map_on_cores(solve, chunks(b, _TASKS))
-    return Result(logs, means[:, :c, :d])
+    return logs, means[:, :c, :d]
 
 
-def _batched(points: Points, settings: Settings) -> Result:
+def _batched(points: Points, settings: Settings) -> tuple[Array, Array]:
     xp = namespace(points.vectors)
     b, n, d = points.vectors.shape
     whitened = xp.reshape(_whitened(xp.reshape(points.vectors, (-1, d)), settings.factor), (b, n, -1))
     parts = chunks(b, _TASKS if on_host(points.vectors) else b)
     found = [_rounds(points.part(part), whitened[part, ...], settings.uniform) for part in parts]
-    return Result(*(xp.concat(list(arrays), axis=0) for arrays in zip(*found, strict=True)))
+    logs, means = (xp.concat(list(arrays), axis=0) for arrays in zip(*found, strict=True))
+    return logs, means
 
 
-def _rounds(points: Points, whitened: Array, uniform: bool) -> Result:
+def _rounds(points: Points, whitened: Array, uniform: bool) -> tuple[Array, Array]:
     """All tasks a round at a time."""
-    x, given = points.vectors, points.labels
+    x, s, shares = points.vectors, points.codes.shape[1], points.memberships  # (b, c, n)
     xp = namespace(x)
-    given = xp.matrix_transpose(given)  # (b, c, s)
-    (b, n, _), (_, c, s) = x.shape, given.shape
     gram = x @ xp.matrix_transpose(x)
     scaled = _scaled_gram(gram, whitened @ xp.matrix_transpose(whitened))
-    nothing = xp.zeros((b, c, n - s), dtype=x.dtype, device=device(x))
-    shares = xp.concat([given, nothing], axis=2)  # (b, c, n)
+    given = shares[:, :, :s]
     for _ in range(_ROUNDS):
         nearness, _ = _nearness(gram, shares, 0.0)
         logs = log_softmax(_MEANS_TEMPERATURE * nearness[:, :, s:], axis=1)
@@ -112,9 +103,10 @@ def _rounds(points: Points, whitened: Array, uniform: bool) -> Result:
     for _ in range(_ROUNDS):
         logs = log_softmax(_logits(scaled, shares, s, uniform)[:, :, s:], axis=1)
         shares = xp.concat([given, xp.exp(logs)], axis=2)
-    return Result(logs, (shares @ x) / xp.sum(shares, axis=2, keepdims=True))
+    return logs, (shares @ x) / xp.sum(shares, axis=2, keepdims=True)
 
 
+# the result is the log-responsibilities of unlabelled points (b, c, n - s) and the class means (b, c, d)
 LOOP = Loop("variational", (fused_cpu(_compiled, "rounds"), batched(_batched)))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from a2lp.kernels.compiler import compiled, fast_part, part
 from a2lp.kernels.elementary import digamma, exp
 from a2lp.kernels.linear import factor, forward, multiply
-from a2lp.kernels.simd import ALIGN, ROWS, VECTOR_BYTES, aligned, dot_block, round_up
+from a2lp.kernels.simd import ALIGN, ROWS, VECTOR_BYTES, allocate, dot_block, round_up
 
 # indices into the vector of parameters
 MEANS_TEMPERATURE, TEMPERATURE, MEAN_PRIOR, SHARE_PRIOR, LARGEST_SQUARE, RIDGE, LEAST_RIDGE = range(7)
@@ -34,19 +34,15 @@ def make_workspace(n: int, c: int, d: int, dtype: Any) -> tuple[Any, ...]:
     shapes = {
         "X": (nr, dp),  # whitened points
         "gram": (nr, np_),  # inner products
-        "total": (nr, np_),  # inner products of whitened points plus 25 gram, then of scaled points
-        "U": (nr, np_),  # the factor of total
-        "R": (nr, np_),  # inner products of whitened points minus 25 gram, then relative to the factor
-        "M": (nr, np_),  # R with the signs of its eigenvalues
-        "A": (nr, np_),  # scratch
-        "B": (nr, np_),  # scratch
-        "shares": (cr, np_),
-        "weights": (cr, np_),  # of the points in the class means
+        "total U": (nr, np_),  # inner products of whitened points plus 25 gram, then of scaled points; its factor
+        "R M": (nr, np_),  # the same minus 25 gram, then relative to the factor; R with signs as eigenvalues
+        "A B": (nr, np_),  # scratch
+        "shares weights": (cr, np_),  # and their weights in the class means
         "cross": (cr, np_),  # inner products of means and points, then logits
         "by_point": (3, np_),  # reciprocal pivots, largest logits, sums
     }
     # the last are row indices, which the products here do not read
-    return *(aligned(shape, dtype) for shape in shapes.values()), np.zeros(1, np.int64)
+    return *allocate(dtype, shapes).values(), np.zeros(1, np.int64)
 
 
 @part
