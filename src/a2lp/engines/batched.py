@@ -1,7 +1,7 @@
 """The loop for many tasks at once, on any array library: NumPy, torch on any device, and others.
 
-The gradient is the closed form of ``reference``, for the rows of the anchors only; similarities between points
-that never move are computed once. One Cholesky factor a step serves both solves.
+The gradient is the closed form of ``reference``, for the rows of the anchors only; similarities of points that do not
+move are computed once. One Cholesky factor per step serves both solves.
 """
 
 from __future__ import annotations
@@ -10,56 +10,39 @@ from typing import NamedTuple
 
 from array_api_compat import device
 
-from a2lp.arrays import (
-    Array,
-    Namespace,
-    cholesky_solve,
-    chunks,
-    collect,
-    is_numpy,
-    kth_largest,
-    namespace,
-    on_host,
-)
+from a2lp.arrays import Array, cholesky_solve, chunks, collect, is_numpy, kth_largest, namespace, on_host
 from a2lp.cores import map_on_cores
 from a2lp.engines.contract import Callback, Points, Result, Settings, Step, batched
-from a2lp.graph import degrees, neighbours, share
+from a2lp.graph import degrees, neighbours, share, similarities
 from a2lp.optimizers import Moments
 from a2lp.preprocess import l2
 
-# What the loop holds at a time. On a CPU: small enough for a core's second-level cache to serve it, large enough to
-# hide Python's overhead. Elsewhere: a bound on memory only.
-_HOST_CHUNK_BYTES = 8 << 20
-_DEVICE_CHUNK_BYTES = 2 << 30
+_HOST_CHUNK_BYTES = 8 << 20  # small enough for a core's second-level cache, large enough to hide Python's overhead
+_DEVICE_CHUNK_BYTES = 2 << 30  # only bounds memory
 
 
 def run(points: Points, settings: Settings, callback: Callback | None = None) -> Result:
-    """Solve a batch of tasks in the precision that came in; NumPy's in chunks on all cores."""
+    """Solve a batch of tasks in the precision of its vectors; NumPy's in chunks on all cores."""
     xp = namespace(points.vectors)
-    tasks = int(points.vectors.shape[0])
-    parts = list(chunks(tasks, _chunk_size(points, xp)))
+    (b, n, d), s = points.vectors.shape, points.codes.shape[1]
+    per_task = (4 if points.vectors.dtype == xp.float32 else 8) * (12 * n * n + n * d + 8 * s * d)
+    chunk_bytes = _HOST_CHUNK_BYTES if on_host(points.vectors) else _DEVICE_CHUNK_BYTES
+    parts = list(chunks(b, max(1, chunk_bytes // per_task)))
 
     def solve(part: slice) -> Result:
         return _solve(points.part(part), settings, callback, part)
 
     # with a callback, one after another: it need not be thread-safe
     on_cores = is_numpy(xp) and callback is None and len(parts) > 1
-    joined: Result = collect(tasks, map_on_cores(solve, parts) if on_cores else map(solve, parts))
+    joined: Result = collect(b, map_on_cores(solve, parts) if on_cores else map(solve, parts))
     return joined
 
 
 BATCHED = batched(run, shows_steps=True)
 
 
-def _chunk_size(points: Points, xp: Namespace) -> int:
-    (_, n, d), s = points.vectors.shape, points.codes.shape[1]
-    itemsize = 4 if points.vectors.dtype == xp.float32 else 8
-    per_task = itemsize * int(12 * n * n + n * d + 8 * s * d)
-    return max(1, (_HOST_CHUNK_BYTES if on_host(points.vectors) else _DEVICE_CHUNK_BYTES) // per_task)
-
-
 class _Fixed(NamedTuple):
-    """What no step changes."""
+    """Constants of a run."""
 
     rest: Array  # (b, m, d)
     rest_sim: Array  # (b, m, m)  diagonal -1
@@ -70,7 +53,7 @@ class _Fixed(NamedTuple):
 
 
 class _Forward(NamedTuple):
-    """One evaluation of eq. 1-5, with what the gradient needs again."""
+    """One evaluation of eq. 1-5, with what the gradient needs."""
 
     sim: Array  # (b, s, n)  rows of the anchors
     share: Array  # (b, s, n)
@@ -80,27 +63,19 @@ class _Forward(NamedTuple):
 
 
 def _fix(points: Points, settings: Settings) -> _Fixed:
-    xp = namespace(points.vectors)
-    rest = points.rest
-    b, m, _ = rest.shape
-    n = points.vectors.shape[1]
-    k = min(settings.n_neighbors, n - 1)
-    where = device(rest)
-    sim = rest @ xp.matrix_transpose(rest)
-    sim = xp.where(xp.eye(m, dtype=xp.bool, device=where), -1.0, xp.clip(sim, min=0.0))
+    rest, m, n = points.rest, points.rest.shape[1], points.vectors.shape[1]
+    xp, k = namespace(rest), min(settings.n_neighbors, n - 1)
+    sim = similarities(rest)
     best = sim if k >= m else xp.sort(sim, axis=-1)[..., m - k :]
-    labels = xp.concat([points.labels, xp.zeros((b, m, points.n_classes), dtype=rest.dtype, device=where)], axis=1)
-    return _Fixed(rest, sim, best, labels, xp.eye(n, dtype=rest.dtype, device=where), k)
+    return _Fixed(rest, sim, best, points.all_labels, xp.eye(n, dtype=rest.dtype, device=device(rest)), k)
 
 
 def _forward(anchors: Array, fixed: _Fixed, settings: Settings) -> _Forward:
     xp = namespace(anchors)
     s, k = anchors.shape[1], fixed.k
-    within = anchors @ xp.matrix_transpose(anchors)
-    within = xp.where(xp.eye(s, dtype=xp.bool, device=device(anchors)), -1.0, xp.clip(within, min=0.0))
     across = xp.clip(anchors @ xp.matrix_transpose(fixed.rest), min=0.0)  # (b, s, m)
     back = xp.matrix_transpose(across)  # (b, m, s)
-    top = xp.concat([within, across], axis=2)  # (b, s, n)
+    top = xp.concat([similarities(anchors), across], axis=2)  # (b, s, n)
     sim = xp.concat([top, xp.concat([back, fixed.rest_sim], axis=2)], axis=1)  # (b, n, n)
     threshold = xp.concat([kth_largest(top, k), kth_largest(xp.concat([back, fixed.rest_best], axis=2), k)], axis=1)
     shared = share(neighbours(sim, k, threshold), sim.dtype)
@@ -134,7 +109,7 @@ def _power(x: Array, gamma: float) -> Array:
 
 
 def _slope(x: Array, gamma: float) -> Array:
-    """d[x]_+^gamma / dx, zero where x is."""
+    """d[x]_+^gamma / dx, zero at zero."""
     xp = namespace(x)
     if gamma == 3:
         return 3 * x * x
@@ -188,7 +163,7 @@ def _solve(points: Points, settings: Settings, callback: Callback | None, tasks:
 
 
 def _met(value: Array, gradient: Array, settings: Settings) -> Array:
-    """Which tasks are within a tolerance (b,)."""
+    """Which tasks have reached a tolerance (b,)."""
     xp = namespace(value)
     met = xp.zeros_like(value, dtype=xp.bool)
     if settings.loss_tol is not None:

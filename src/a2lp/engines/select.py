@@ -1,4 +1,4 @@
-"""Which engine runs a loop, and why: the one place where engines are chosen."""
+"""Which engine runs a loop, and why."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from a2lp.engines.fused_cuda import FUSED_CUDA
 from a2lp.engines.reference import REFERENCE
 from a2lp.errors import InputError, UnknownNameError
 
-# of LP and A2LP
 PROPAGATION = Loop("propagation", (FUSED_CPU, FUSED_CUDA, BATCHED, REFERENCE))
 
 
@@ -31,7 +30,7 @@ def run(loop: Loop, engine: str, points: Points, settings: Any, callback: Callba
 
 
 def choose(loop: Loop, name: str, points: Points, settings: Any, *, calls_back: bool = False) -> tuple[Engine, str]:
-    """The engine for a block of tasks, and the reason in words."""
+    """The engine for a block of tasks, and the reason."""
     if name not in loop.names:
         raise UnknownNameError("engine", name, loop.names)
     by_name = {engine.name: engine for engine in loop.engines}

@@ -14,14 +14,13 @@ from a2lp.optimizers import Adam
 
 
 def run(points: Points, settings: Settings) -> Result:
-    """Solve a batch of tasks in the precision that came in."""
+    """Solve a batch of tasks in the precision of its vectors."""
     from a2lp.engines.fused_cpu import kernel
 
     support, rest, codes, c = points.support, points.rest, points.codes, points.n_classes
     (b, s, d), m, dtype = support.shape, rest.shape[1], support.dtype
     k = min(settings.n_neighbors, s + m - 1)
-    floats, integers = _parameters(settings, s, k, c, dtype)
-    rates = _rates(settings, dtype)
+    floats, integers, rates = _parameters(settings, s, k, c, dtype)
     z, anchors = np.empty((b, s + m, c), dtype), np.empty((b, s, d), dtype)
     losses = np.empty((b, settings.steps), dtype)
     steps, converged = np.empty(b, np.int64), np.empty(b, bool)
@@ -40,9 +39,8 @@ def run(points: Points, settings: Settings) -> Result:
         work["points"][:m, :d] = rest[i]
         work["points"][m : m + s, :d] = support[i][by_class]
         work["across"][:, :m] = rest[i].T
-        for name in ("mean", "square"):
-            work[name][:] = 0
-        work["U"][m + s :] = 0
+        for rows in (work["mean"], work["square"], work["U"][m + s :]):
+            rows[:] = 0
         np.fill_diagonal(work["U"][m + s :, m + s :], 1)
         steps[i], converged[i] = kernel.solve_task(
             floats, integers, codes[i][by_class], order, rates, losses[i], tuple(work.values()), rare
@@ -59,8 +57,8 @@ def run(points: Points, settings: Settings) -> Result:
 FUSED_CPU = fused_cpu(run)
 
 
-def _parameters(settings: Settings, s: int, k: int, c: int, dtype: Any) -> tuple[Any, Any]:
-    """The kernel's vectors of parameters, in its order."""
+def _parameters(settings: Settings, s: int, k: int, c: int, dtype: Any) -> tuple[Any, Any, Any]:
+    """The kernel's vectors of parameters, in its order, and the optimiser's rates (steps, 2)."""
     from a2lp.kernels import losses
 
     terms, off = settings.loss, -np.inf  # no loss and no gradient is this small
@@ -76,12 +74,7 @@ def _parameters(settings: Settings, s: int, k: int, c: int, dtype: Any) -> tuple
         settings.optimizer == "adam", settings.renormalize, c,
         QUERY_TERMS.index(terms.queries) if terms.on_queries else losses.NO_QUERIES,
     ]  # fmt: skip
-    return np.array(floats, dtype), np.array(integers, np.int64)
-
-
-def _rates(settings: Settings, dtype: Any) -> Any:
-    """The optimiser's rate at each step, and what the root in Adam's denominator is multiplied by (steps, 2)."""
-    lr, *betas = np.array([settings.lr, *settings.betas], dtype).tolist()  # as the kernel has them
-    if settings.optimizer != "adam":
-        return np.full((settings.steps, 2), lr, dtype)
-    return Adam(lr, (betas[0], betas[1])).rates(settings.steps).astype(dtype)
+    lr, beta1, beta2 = np.array([settings.lr, *settings.betas], dtype).tolist()  # as in the kernel
+    adam = settings.optimizer == "adam"
+    rates = Adam(lr, (beta1, beta2)).rates(settings.steps) if adam else np.full((settings.steps, 2), lr)
+    return np.array(floats, dtype), np.array(integers, np.int64), rates.astype(dtype)
