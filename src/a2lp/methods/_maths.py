@@ -74,7 +74,7 @@ def centred_unit_gram(gram: Array, sizes: tuple[int, ...]) -> Array:
     centre = xp.eye(gram.shape[-1], dtype=gram.dtype, device=device(gram))
     centre = centre - together / xp.sum(together, axis=0)
     # equal points have no direction after centring, only rounding
-    return unit_gram(centre @ gram @ centre, 32 * float(xp.finfo(gram.dtype).eps))
+    return unit_gram(centre @ gram @ centre, 32)
 
 
 def distances_to_sums(gram: Array, weights: Array) -> Array:

@@ -50,8 +50,7 @@ class EASE(TransportMethod):
     def _prepared(self, gram: Array, points: Points) -> Array:
         if min(points.vectors.shape[1:]) <= self.n_components:
             return gram
-        projected = _projected(gram, points.n_classes, self.spread, self.n_components)
-        return unit_gram(projected, 32 * float(namespace(gram).finfo(gram.dtype).eps))
+        return unit_gram(_projected(gram, points.n_classes, self.spread, self.n_components), 32)
 
     def _means(self, labels: Array, plan: Array) -> Array:
         xp = namespace(plan)

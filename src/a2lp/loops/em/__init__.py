@@ -15,7 +15,7 @@ from array_api_compat import device
 from a2lp.arrays import Array, chunks, collect, digamma, namespace, one_hot, softmax
 from a2lp.cores import map_on_cores
 from a2lp.engines.contract import Engine, Loop, Points, batched, fused_cpu
-from a2lp.graph import neighbours, normalise, share, tie_slack
+from a2lp.graph import gram_affinity, normalise, tie_slack
 from a2lp.loops.em import fused_cuda
 from a2lp.loops.em.products import inner_products
 
@@ -101,9 +101,7 @@ def smoothing(gram: Array, settings: Settings) -> Array:
     """(I - alpha S)^-1, S the normalised graph of the inner products (b, n, n)."""
     xp = namespace(gram)
     eye = xp.eye(gram.shape[-1], dtype=gram.dtype, device=device(gram))
-    sim = xp.where(eye > 0, -1.0, xp.clip(gram, min=0.0))
-    chosen = share(neighbours(sim, settings.n_neighbors), gram.dtype)
-    graph = normalise(chosen * xp.clip(sim, min=0.0) ** settings.gamma)
+    graph = normalise(gram_affinity(gram, settings.n_neighbors, settings.gamma))
     return xp.linalg.inv(eye - settings.alpha * graph)
 
 

@@ -69,7 +69,7 @@ def _centred(gram: Array, weights: Array) -> Array:
     square = xp.sum(weights[:, :, None] * inner, axis=1, keepdims=True)
     gram = gram - inner - xp.matrix_transpose(inner) + square
     # what centring leaves of points that are all equal is rounding, not a direction
-    return unit_gram(gram, 32 * float(xp.finfo(gram.dtype).eps))
+    return unit_gram(gram, 32)
 
 
 def locally_whitened(gram: Array) -> Array:
@@ -99,4 +99,4 @@ def locally_whitened(gram: Array) -> Array:
     # points that are all equal have no spread but rounding: nothing is divided by that
     ridge = _LOCAL_RIDGE / n * spread + least_ridge
     taken = xp.matrix_transpose(across) @ xp.linalg.solve(within + ridge * eye, across)
-    return unit_gram(gram - taken, least_square)
+    return unit_gram(gram - taken, 32)
