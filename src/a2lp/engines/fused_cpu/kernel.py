@@ -18,13 +18,13 @@ from a2lp.kernels.compiler import compiled, fast_part
 from a2lp.kernels.graph import normalised_system, powers
 from a2lp.kernels.linear import backward, factor, forward, product
 from a2lp.kernels.losses import EXACT, NO_QUERIES, OTHERS, exact_loss, official_loss, query_loss
-from a2lp.kernels.simd import ALIGN, ROWS, VECTOR_BYTES, allocate, as_integers, dot_block, round_up
+from a2lp.kernels.simd import ALIGN, ROWS, allocate, as_integers, dot_block, round_up
 
 # indices into the vectors of parameters
 GAMMA, ALPHA, TAU, SCALE, BETA1, BETA2, EPS, LOSS_TOL, GRAD_TOL, SLACK, ENTROPY, MARGINAL = range(12)
 NEIGHBORS, STEPS, UPDATES, LOSS, ADAM, RENORMALIZE, CLASSES, QUERIES = range(8)
 
-_multiply = product(subtract=False, indexed=True)
+_multiply = product(indexed=True)
 
 
 def make_workspace(s: int, m: int, d: int, c: int, k: int, dtype: Any) -> dict[str, Any]:
@@ -132,10 +132,9 @@ def solve_task(floats, integers, codes, order, rates, losses, work, rare):
     m = n - s
     k, steps, updates, c = integers[NEIGHBORS], integers[STEPS], integers[UPDATES], integers[CLASSES]
     gamma, alpha = floats[GAMMA], floats[ALPHA]
-    lanes = VECTOR_BYTES // points.itemsize
-    dp, np_, mp, cp = points.shape[1], U.shape[1], across.shape[1], X.shape[1]
+    dp, np_, cp = points.shape[1], U.shape[1], X.shape[1]
     sp, nr, first = len(gradient), len(U), m // ROWS * ROWS
-    none, unit = np.int64(0), np.int64(1)
+    none = np.int64(0)  # typed: numba compiles a function anew for each literal
     zero, one, half = points.dtype.type(0), points.dtype.type(1), points.dtype.type(0.5)
     read = first  # the loss needs Z from here on
     if rare is not None:
@@ -147,9 +146,7 @@ def solve_task(floats, integers, codes, order, rates, losses, work, rare):
     moved = none  # points from here on are new: all of them in the first step, then the anchors
     for step in range(steps + 1):
         for i0 in range(moved, m + sp, ROWS):
-            _multiply(
-                points, i0 * dp, dp, unit, across, none, mp, every, none, d, sim, i0 * np_, np_, mp // lanes, lanes
-            )
+            _multiply(points, across, every, none, d, sim, i0, none)
         for i0 in range(m, m + sp, ROWS):
             for j0 in range(m, i0 + 1, ROWS):
                 dot_block(points, i0 * dp, points, j0 * dp, dp, dp, sim, i0 * np_ + j0, np_)
@@ -169,7 +166,7 @@ def solve_task(floats, integers, codes, order, rates, losses, work, rare):
             sim, bits, power, kth, kth_bits, floats[SLACK], order, n, m, k, alpha, U, share, threshold, degree, scale,
             count,
         )  # fmt: skip
-        factor(U, inverse, nr, np_, lanes, rows)
+        factor(U, inverse)
 
         for i in range(nr):
             for q in range(cp):
@@ -177,8 +174,8 @@ def solve_task(floats, integers, codes, order, rates, losses, work, rare):
                 adjoint[i, q] = zero
         for a in range(s):
             X[m + a, codes[a]] = one
-        forward(U, inverse, X, first, nr, np_, cp, lanes, rows)
-        backward(U, inverse, X, read, nr, nr, np_, cp, lanes, rows)
+        forward(U, inverse, X, first)
+        backward(U, inverse, X, read, nr)
         last = step >= updates
         if step < steps:
             losses[step] = exact_loss(integers[LOSS], X, m, s, c, codes, floats[TAU], floats[SCALE], H)
@@ -197,12 +194,12 @@ def solve_task(floats, integers, codes, order, rates, losses, work, rare):
             for a in range(s):
                 for q in range(c):
                     adjoint[m + a, c + q] = H[a, q]
-            forward(U, inverse, adjoint, read, nr, np_, cp, lanes, rows)
-            backward(U, inverse, adjoint, read, nr, nr, np_, cp, lanes, rows)
+            forward(U, inverse, adjoint, read)
+            backward(U, inverse, adjoint, read, nr)
             for i in range(read, n):
                 for q in range(c, cp):
                     X[i, q] = adjoint[i, q]
-        backward(U, inverse, X, none, read, nr, np_, cp, lanes, rows)
+        backward(U, inverse, X, none, read)
         # a run that only propagates, or ends here, needs no gradient
         if step == steps or (last and (converged or floats[GRAD_TOL] < 0)):
             break
@@ -235,9 +232,7 @@ def solve_task(floats, integers, codes, order, rates, losses, work, rare):
                     used = used or coefficient[a, j] != 0
                 rows[kept] = j
                 kept += used
-            _multiply(
-                packed, none, np_, unit, points, none, dp, rows, none, kept, gradient, a0 * dp, dp, dp // lanes, lanes
-            )
+            _multiply(packed, points, rows, none, kept, gradient[a0:], none, none)
         if rare is not None and (floats[GRAD_TOL] >= 0 or integers[RENORMALIZE]):
             top = _finish_gradient(points[m:], gradient, s, d, integers[RENORMALIZE])
             if top <= floats[GRAD_TOL]:

@@ -19,7 +19,7 @@ from a2lp.kernels.compiler import compiled, fast_part
 from a2lp.kernels.elementary import adam, dot, exp
 from a2lp.kernels.graph import kth_largest
 from a2lp.kernels.information import SUPPORT, TAU, probabilities, query_gradient, support_gradient
-from a2lp.kernels.linear import backward, forward, multiply
+from a2lp.kernels.linear import backward, forward, matmul, multiply
 from a2lp.kernels.simd import ALIGN, ROWS, VECTOR_BYTES, allocate, as_integers, round_up
 from a2lp.loops.am.linear import factor
 
@@ -171,12 +171,9 @@ def adapt(c, k, alpha, same, slack, floats, rates, work):
      codes) = work  # fmt: skip
     is_query, ones, length, degree, scale, d_degree, row, inverse, shift, sums = vectors
     n, np_ = distance.shape
-    m, dp = n - c, nodes.shape[1]
-    d, mp = across.shape
-    cp, s = len(Z), len(codes)
+    m, d, s = n - c, len(across), len(codes)
     nr, xp = solution.shape
-    lanes = VECTOR_BYTES // nodes.itemsize
-    none, unit = np.int64(0), np.int64(1)  # typed: numba compiles a function anew for each literal
+    none = np.int64(0)  # typed: numba compiles a function anew for each literal
     kind = nodes.dtype.type
     zero, one, half = kind(0), kind(1), kind(0.5)
     V = nodes[m:]
@@ -187,7 +184,7 @@ def adapt(c, k, alpha, same, slack, floats, rates, work):
     for i in range(m):
         length[i] = dot(nodes[i], nodes[i])
     for i0 in range(0, m, ROWS):
-        multiply(nodes, i0 * dp, dp, unit, across, none, mp, codes, none, d, cross, none, mp, mp // lanes, lanes)
+        multiply(nodes[i0:], across, codes, none, d, cross, none, none)
         for i in range(i0, min(i0 + ROWS, m)):
             _from_products(cross[i - i0, :m], distance[i], length, length[i], same)
             distance[i, i] = zero
@@ -197,8 +194,7 @@ def adapt(c, k, alpha, same, slack, floats, rates, work):
 
     for step in range(len(rates) + 1):
         total, squares = fixed_sum, fixed_squares
-        for a0 in range(0, cp, ROWS):
-            multiply(V, a0 * dp, dp, unit, across, none, mp, codes, none, d, cross, a0 * mp, mp, mp // lanes, lanes)
+        matmul(V, across, d, cross)
         for a in range(c):
             length[m + a] = dot(V[a], V[a])
         for a in range(c):
@@ -242,14 +238,14 @@ def adapt(c, k, alpha, same, slack, floats, rates, work):
                 system[i, j] = zero
             system[i, i] = one
         _turn(system, turned, nr)
-        factor(system, turned, inverse, nr, np_, lanes, codes)
+        factor(system, turned, inverse)
         for i in range(nr):
             for q in range(xp):
                 solution[i, q] = zero
         for q in range(c):
             solution[m + q, q] = one
-        forward(turned, ones, solution, m // ROWS * ROWS, nr, np_, xp, lanes, codes)
-        backward(system, inverse, solution, none, nr, nr, np_, xp, lanes, codes)
+        forward(turned, ones, solution, m // ROWS * ROWS)
+        backward(system, inverse, solution, none, nr)
         for i in range(n):
             for q in range(c):
                 Z[q, i] = solution[i, q]
@@ -270,8 +266,8 @@ def adapt(c, k, alpha, same, slack, floats, rates, work):
         for i in range(n):
             for q in range(c):
                 solution[i, q] = H[q, i]
-        forward(system, inverse, solution, none, nr, np_, xp, lanes, codes)
-        backward(turned, ones, solution, none, nr, nr, np_, xp, lanes, codes)
+        forward(system, inverse, solution, none)
+        backward(turned, ones, solution, none, nr)
         for i in range(n):
             for q in range(c):
                 adjoint[q, i] = solution[i, q]
@@ -300,11 +296,8 @@ def adapt(c, k, alpha, same, slack, floats, rates, work):
             for j in range(m, np_):
                 pull[a, j] = zero
             length[m + a] = _pull(pull[a, :n], distance[m + a, :n], per_spread, kind(average), d_spread)
-        for a0 in range(0, cp, ROWS):
-            multiply(
-                pull, a0 * np_, np_, unit, nodes, none, dp, codes, none, n, gradient, a0 * dp, dp, dp // lanes, lanes
-            )
+        matmul(pull, nodes, n, gradient)
         for a in range(c):
-            for j in range(dp):
+            for j in range(nodes.shape[1]):
                 gradient[a, j] = length[m + a] * V[a, j] - gradient[a, j]
             adam(V[a], mean[a], square[a], gradient[a], None, floats, rates[step, 0], rates[step, 1])

@@ -14,8 +14,8 @@ from numba import types
 from numba.extending import intrinsic
 
 from a2lp.kernels.compiler import part
-from a2lp.kernels.linear import solve_rows, subtract
-from a2lp.kernels.simd import ROWS, data_of, entry, int64, simd_type
+from a2lp.kernels.linear import solve_rows, subtract_transposed
+from a2lp.kernels.simd import ROWS, VECTOR_BYTES, data_of, entry, int64, simd_type
 
 
 @intrinsic
@@ -47,16 +47,15 @@ def _factor_block(typingctx, U, T, corner, row, first, vectors, inverse, i0):
 
 
 @part
-def factor(U, T, inverse, nr, np_, lanes, rows):
+def factor(U, T, inverse):
     """From M in U and M' in T to M = L U: U, and L' with a diagonal of ones in T; garbage stays below diagonals.
 
     ``inverse`` takes the reciprocals of U's diagonal.
     """
-    none, unit = np.int64(0), np.int64(1)  # typed: numba compiles a function anew for each literal
+    nr, np_ = U.shape
+    lanes, none = VECTOR_BYTES // U.itemsize, np.int64(0)
     for i0 in range(0, nr, ROWS):
-        first = i0 // lanes
-        left = i0 * np_ + first * lanes
-        vectors = np_ // lanes - first
-        subtract(T, i0, unit, np_, U, first * lanes, np_, rows, none, i0, U, left, np_, vectors, lanes)
-        subtract(U, i0, unit, np_, T, first * lanes, np_, rows, none, i0, T, left, np_, vectors, lanes)
-        _factor_block(U, T, i0 * np_ + i0, np_, left, vectors, inverse, i0)
+        j0 = i0 // lanes * lanes
+        subtract_transposed(T, U, U, none, i0, U, i0, j0)
+        subtract_transposed(U, T, U, none, i0, T, i0, j0)
+        _factor_block(U, T, i0 * np_ + i0, np_, i0 * np_ + j0, (np_ - j0) // lanes, inverse, i0)

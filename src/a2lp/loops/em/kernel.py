@@ -15,8 +15,8 @@ import numpy as np
 from a2lp.kernels.compiler import compiled, fast_part
 from a2lp.kernels.elementary import digamma, exp
 from a2lp.kernels.graph import normalised_system, powers
-from a2lp.kernels.linear import backward, factor, forward, multiply
-from a2lp.kernels.simd import ALIGN, ROWS, VECTOR_BYTES, allocate, as_integers, round_up
+from a2lp.kernels.linear import backward, factor, forward, matmul
+from a2lp.kernels.simd import ALIGN, ROWS, allocate, as_integers, round_up
 
 # indices into the vector of parameters
 GAMMA, ALPHA, TEMPERATURE, PRIOR, EQUAL_WEIGHT, UNEQUAL_WEIGHT, UNEQUAL, LEAST, SLACK = range(9)
@@ -38,7 +38,7 @@ def make_workspace(n: int, c: int, k: int, dtype: Any) -> tuple[Any, ...]:
     work = allocate(dtype, shapes)
     work |= {"bits": as_integers(work["sim"]), "kth_bits": as_integers(work["kth"])}
     work |= {name: tuple(work[name]) for name in ("vectors", "by_class")}
-    return *work.values(), np.zeros(np_, np.int64), np.arange(n)
+    return *work.values(), np.arange(n)
 
 
 @fast_part
@@ -119,7 +119,7 @@ def _label(X, codes, cp):
 @fast_part
 def _graph(n, k, floats, gram, work):
     """U = I - alpha S, S the normalised graph of the inner products."""
-    _, sim, power, U, scratch, _, _, _, kth, vectors, _, bits, kth_bits, _, order = work
+    _, sim, power, U, scratch, _, _, _, kth, vectors, _, bits, kth_bits, order = work
     nr, np_ = U.shape
     threshold, degree, scale, _, count = vectors
     zero, one = U.dtype.type(0), U.dtype.type(1)
@@ -145,11 +145,8 @@ def _graph(n, k, floats, gram, work):
 
 
 @fast_part
-def _means(X, weights, cross, gram, n, c, lanes, counts, squares, rows):
+def _means(X, weights, cross, gram, n, c, counts, squares):
     """Inner products of the points with the class means under shares X, and of the means with themselves."""
-    nr, np_ = gram.shape
-    cp = X.shape[1]
-    none, unit = np.int64(0), np.int64(1)
     for q in range(c):
         counts[q] = 0
         squares[q] = 0
@@ -159,8 +156,7 @@ def _means(X, weights, cross, gram, n, c, lanes, counts, squares, rows):
     for i in range(n):
         for q in range(c):
             weights[i, q] = X[i, q] / counts[q]
-    for i0 in range(0, nr, ROWS):
-        multiply(gram, i0 * np_, np_, unit, weights, none, cp, rows, none, n, cross, i0 * cp, cp, cp // lanes, lanes)
+    matmul(gram, weights, n, cross)
     for i in range(n):
         for q in range(c):
             squares[q] += weights[i, q] * cross[i, q]
@@ -169,11 +165,9 @@ def _means(X, weights, cross, gram, n, c, lanes, counts, squares, rows):
 @compiled()
 def solve_tasks(grams, codes, floats, k, rounds, sinkhorn_rounds, shares, work):
     """All tasks, one after the other: grams (b, n, n), codes (b, s), shares (b, c, n) to be filled."""
-    gram, _, _, U, _, X, weights, cross, _, vectors, by_class, _, _, rows, _ = work
+    gram, _, _, U, _, X, weights, cross, _, vectors, by_class, _, _, _ = work
     n, s, c = grams.shape[1], codes.shape[1], shares.shape[1]
-    nr, np_ = U.shape
-    cp = X.shape[1]
-    lanes = VECTOR_BYTES // grams.itemsize
+    nr, cp = X.shape
     counts, extra, squares = by_class  # masses, what is added to logits, squared lengths of the means
     inverse, least, none = vectors[3], floats[LEAST], np.int64(0)
     for task in range(len(grams)):
@@ -183,7 +177,7 @@ def solve_tasks(grams, codes, floats, k, rounds, sinkhorn_rounds, shares, work):
                 gram[i, j] = grams[task, i, j]
                 gram[j, i] = grams[task, i, j]
         _graph(n, k, floats, gram, work)
-        factor(U, inverse, nr, np_, lanes, rows)
+        factor(U, inverse)
         for i in range(nr):
             for q in range(cp):
                 X[i, q] = 0
@@ -191,7 +185,7 @@ def solve_tasks(grams, codes, floats, k, rounds, sinkhorn_rounds, shares, work):
             extra[q] = 0
         for step in range(rounds + 1):
             if step > 0:
-                _means(X, weights, cross, gram, n, c, lanes, counts, squares, rows)
+                _means(X, weights, cross, gram, n, c, counts, squares)
                 if sinkhorn_rounds == 0:
                     for q in range(c):
                         counts[q] = 0
@@ -206,8 +200,8 @@ def solve_tasks(grams, codes, floats, k, rounds, sinkhorn_rounds, shares, work):
             for i in range(n, nr):
                 for q in range(cp):
                     X[i, q] = 0
-            forward(U, inverse, X, none, nr, np_, cp, lanes, rows)
-            backward(U, inverse, X, none, nr, nr, np_, cp, lanes, rows)
+            forward(U, inverse, X, none)
+            backward(U, inverse, X, none, nr)
             _normalise_rows(X, s, n, c, least)
             _balance(X, s, n, c, sinkhorn_rounds, counts, least)
             _label(X, codes[task], cp)

@@ -13,7 +13,7 @@ import numpy as np
 
 from a2lp.kernels.compiler import compiled, fast_part
 from a2lp.kernels.graph import kth_largest
-from a2lp.kernels.linear import factor, forward, subtract
+from a2lp.kernels.linear import factor, forward, subtract_transposed
 from a2lp.kernels.simd import ALIGN, ROWS, VECTOR_BYTES, aligned, as_integers, round_up
 
 RIDGE, LEAST_RIDGE, LEAST_SQUARE = range(3)  # indices into the vector of parameters
@@ -27,8 +27,8 @@ def make_workspace(n: int, dtype: Any) -> tuple[Any, ...]:
     gram, across, back, U = (aligned((nr, np_), dtype) for _ in range(4))
     bits = as_integers(gram)
     keys = aligned((1, np_), bits.dtype)  # integers in the order of one row's inner products
-    kth, near, counts, rows = (np.zeros(shape, np.int64) for shape in (n, (n, n), n, 1))
-    return gram, bits, across, back, U, keys, kth, near, counts, tuple(aligned((2, np_), dtype)), rows
+    kth, near, counts = (np.zeros(shape, np.int64) for shape in (n, (n, n), n))
+    return gram, bits, across, back, U, keys, kth, near, counts, tuple(aligned((2, np_), dtype))
 
 
 @fast_part
@@ -71,12 +71,12 @@ def _less_means(A, near, counts, n, out):
 @compiled()
 def whiten_tasks(grams, k, floats, work):
     """All tasks, one after the other: grams (b, n, n) of unit points are replaced."""
-    gram, bits, across, back, U, keys, kth, near, counts, vectors, rows = work
+    gram, bits, across, back, U, keys, kth, near, counts, vectors = work
     n = grams.shape[1]
     nr, np_ = U.shape
     lanes = VECTOR_BYTES // grams.itemsize
     inverse, scale = vectors
-    zero, one, none, unit = U.dtype.type(0), U.dtype.type(1), np.int64(0), np.int64(1)
+    zero, one, none = U.dtype.type(0), U.dtype.type(1), np.int64(0)
     for task in range(len(grams)):
         for i in range(n):
             for j in range(i + 1):
@@ -97,14 +97,10 @@ def whiten_tasks(grams, k, floats, work):
             for j in range(np_):
                 U[i, j] = zero
             U[i, i] = one
-        factor(U, inverse, nr, np_, lanes, rows)
-        forward(U, inverse, across, none, nr, np_, np_, lanes, rows)
+        factor(U, inverse)
+        forward(U, inverse, across, none)
         for i0 in range(0, nr, ROWS):
-            v = i0 // lanes
-            j0 = v * lanes
-            subtract(
-                across, i0, unit, np_, across, j0, np_, rows, none, n, gram, i0 * np_ + j0, np_, np_ // lanes - v, lanes
-            )
+            subtract_transposed(across, across, across, none, n, gram, i0, i0 // lanes * lanes)
         for i in range(n):
             square = gram[i, i]
             scale[i] = one / math.sqrt(square) if square > floats[LEAST_SQUARE] else zero

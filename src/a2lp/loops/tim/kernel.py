@@ -15,7 +15,7 @@ import numpy as np
 from a2lp.kernels.compiler import compiled, fast_part
 from a2lp.kernels.elementary import adam
 from a2lp.kernels.information import SUPPORT, TAU, probabilities, query_gradient, support_gradient
-from a2lp.kernels.linear import multiply
+from a2lp.kernels.linear import matmul
 from a2lp.kernels.simd import ROWS, VECTOR_BYTES, allocate, round_up
 
 
@@ -64,23 +64,17 @@ def descend(c, floats, rates, work):
     floats: ``information.parameters``; rates: ``Adam.rates``.
     """
     X, XT, W, mean, square, gradient, L, P, H, rows, codes = work
-    n, dp = X.shape
-    d, np_ = XT.shape
-    lanes = VECTOR_BYTES // X.itemsize
-    none, unit = np.int64(0), np.int64(1)  # typed: numba compiles a function anew for each literal
+    n, d = len(X), len(XT)
     tau, one = floats[TAU], X.dtype.type(1)
     share = one / X.dtype.type(n - len(codes))
     scale = floats[SUPPORT] / X.dtype.type(len(codes))
     for step in range(len(rates)):
-        for q0 in range(0, len(W), ROWS):
-            # codes stand in for row indices, which this product does not read
-            multiply(W, q0 * dp, dp, unit, XT, none, np_, codes, none, d, L, q0 * np_, np_, np_ // lanes, lanes)
+        matmul(W, XT, d, L)
         _logits(W, L, c, tau)
         probabilities(L, P, rows[0], rows[1], c)
         query_gradient(P, L, H, rows[0], rows[2], c, share, floats)
         support_gradient(P, H, codes, c, scale)
-        for q0 in range(0, len(W), ROWS):
-            multiply(H, q0 * np_, np_, unit, X, none, dp, codes, none, n, gradient, q0 * dp, dp, dp // lanes, lanes)
+        matmul(H, X, n, gradient)
         for q in range(c):
             _finish_gradient(gradient[q], W[q], H[q], tau)
             adam(W[q], mean[q], square[q], gradient[q], None, floats, rates[step, 0], rates[step, 1])
