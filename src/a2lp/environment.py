@@ -33,7 +33,10 @@ def versions() -> dict[str, str]:
 
 def hardware(device: str) -> dict[str, Any]:
     """The processor, the number of its cores that this process may use, and the device of the arrays."""
-    return {"cpu": _cpu_model(), "cores": cores.count(), "device": _device_name(device)}
+    torch = sys.modules.get("torch")
+    if device.startswith("cuda") and torch is not None:
+        device = f"{device} ({torch.cuda.get_device_name(device)})"
+    return {"cpu": _cpu_model(), "cores": cores.count(), "device": device}
 
 
 @cache
@@ -69,10 +72,3 @@ def _cpu_model() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-def _device_name(device: str) -> str:
-    torch = sys.modules.get("torch")
-    if device.startswith("cuda") and torch is not None:
-        return f"{device} ({torch.cuda.get_device_name(device)})"
-    return device

@@ -84,8 +84,8 @@ def degrees(weights: Array) -> Array:
     return namespace(weights).sum(weights, axis=-1) + DEGREE_OFFSET
 
 
-def normalise(weights: Array) -> Array:
-    """D^-1/2 W D^-1/2 (eq. 2)."""
+def normalise(weights: Array, offset: float = DEGREE_OFFSET) -> Array:
+    """D^-1/2 W D^-1/2 (eq. 2), with ``offset`` added to the degrees."""
     xp = namespace(weights)
-    scale = 1.0 / xp.sqrt(degrees(weights))
+    scale = 1.0 / xp.sqrt(xp.sum(weights, axis=-1) + offset)
     return scale[..., :, None] * weights * scale[..., None, :]

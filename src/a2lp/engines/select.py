@@ -34,24 +34,17 @@ def choose(loop: Loop, name: str, points: Points, settings: Any, *, calls_back: 
     if name not in loop.names:
         raise UnknownNameError("engine", name, loop.names)
     by_name = {engine.name: engine for engine in loop.engines}
-    if name != "auto":
-        refusal = _refusal(by_name[name], points, settings, calls_back)
-        if refusal is not None:
-            raise InputError(f"engine={name!r} cannot run this: {refusal}. Use engine='auto'.")
-        return by_name[name], "asked for by name"
-    if getattr(settings, "steps", None) == 0:
+    if name == "auto" and "batched" in by_name and getattr(settings, "steps", None) == 0:
         return by_name["batched"], "there is one pass and no step, so nothing is worth compiling"
     refused: dict[str, str] = {}
-    for engine in loop.engines:
-        refusal = _refusal(engine, points, settings, calls_back)
+    for engine in loop.engines if name == "auto" else [by_name[name]]:
+        refusal = engine.refusal(points, settings)
+        if calls_back and not engine.shows_steps:
+            refusal = "a callback wants to see every step, and it runs all steps in one call"
         if refusal is None:
             others = "".join(f"; {other} does not run here: {why}" for other, why in refused.items())
-            return engine, engine.reason + others
+            return engine, engine.reason + others if name == "auto" else "asked for by name"
         refused[engine.name] = refusal
+    if name != "auto":
+        raise InputError(f"engine={name!r} cannot run this: {refused[name]}. Use engine='auto'.")
     raise InputError(f"no engine can run this: {'; '.join(f'{k}: {v}' for k, v in refused.items())}.")
-
-
-def _refusal(engine: Engine, points: Points, settings: Any, calls_back: bool) -> str | None:
-    if calls_back and not engine.shows_steps:
-        return "a callback wants to see every step, and it runs all steps in one call"
-    return engine.refusal(points, settings)

@@ -61,18 +61,19 @@ def _check(status: int, what: str) -> None:
         raise CudaError(f"{what}: {(name.value or b'unknown error').decode()}")
 
 
-def architecture(device: Any) -> str:
-    """The architecture of a torch device, such as ``sm_90``."""
-    import torch
-
-    return "sm_{}{}".format(*torch.cuda.get_device_capability(device))
+def structure(real: Any, reals: str, integers: str) -> Any:
+    """A kernel's parameters as a class: the names of its real numbers, then of its integers."""
+    fields = [(name, real) for name in reals.split()] + [(name, ctypes.c_int) for name in integers.split()]
+    return type("Params", (ctypes.Structure,), {"_fields_": fields})
 
 
 @cache
-def compile_source(source: str, architecture: str, **defines: int) -> bytes:
-    """Machine code (cubin) for an architecture."""
-    nvrtc = _nvrtc()
-    program = ctypes.c_void_p()
+def compile_source(source: str, device: Any, **defines: int) -> bytes:
+    """Machine code (cubin) for a torch device."""
+    import torch
+
+    architecture = "sm_{}{}".format(*torch.cuda.get_device_capability(device))
+    nvrtc, program = _nvrtc(), ctypes.c_void_p()
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"a2lp.cu", 0, None, None)
     options = [f"--gpu-architecture={architecture}", "--std=c++17", *(f"-D{k}={v}" for k, v in defines.items())]
     array = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))

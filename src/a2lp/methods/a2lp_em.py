@@ -1,9 +1,8 @@
 """A2LP-EM, ours: anchors by expectation-maximisation on the graph; docs/a2lp_em.md has the equations and ablations.
 
-A2LP moves the labelled points by gradient until propagation labels them well. Here the anchors are the class means
-under the current soft labels, which need no gradient, and the soft labels that they give are propagated on the graph of
-A2LP, in turn, for a few rounds. By default no uniform marginal is assumed: each class's share of the queries is
-estimated; with ``marginal="uniform"`` the shares are equal.
+The anchors are the class means under the current soft labels, which need no gradient; the soft labels that they give
+are propagated on the graph of A2LP, in turn, for a few rounds. By default no uniform marginal is assumed: each class's
+share of the queries is estimated; with ``marginal="uniform"`` the shares are equal.
 
 By default no base data are used: vectors are rooted, normalised, centred between the mean of their task and that of its
 support, and normalised again. With statistics of the base classes, ``preprocess="whiten"`` is better: points are
@@ -56,7 +55,7 @@ class A2LPEM(LoopMethod):
         Whether points are whitened by their deviations from their nearest neighbours; by default only with
         ``preprocess="whiten"``, since it does not help otherwise.
     engine : str
-        ``"auto"``, or an engine by name.
+        An engine by name, or ``"auto"``.
     """
 
     loop: ClassVar[Loop] = em.LOOP

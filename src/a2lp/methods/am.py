@@ -8,8 +8,7 @@ AM assumes a uniform marginal softly, by a marginal entropy of weight ten; alpha
 weight one and entropies of order alpha, and does not count as assuming one. No base data. As in the authors' code,
 centroids choose no neighbours but are chosen, W is not symmetrised again after its edges are weighted, and the last
 update has no effect. Instead of the code's log(p + 1e-12), log p is computed from the logits; a query that no label
-reaches gets the label of the nearest centroid. Alpha and neighbours for fewer than five shots are those for one.
-Unlabelled points count as queries.
+reaches gets the label of the nearest centroid. Unlabelled points count as queries.
 """
 
 from __future__ import annotations
@@ -42,10 +41,8 @@ class AM(AdamSettings, LoopMethod):
         Weights of the support's cross-entropy and of the queries' marginal and conditional entropies.
     steps : int
         Rounds; 0 propagates labels on the initial graph.
-    lr, betas, eps
-        Adam's.
-    engine : str
-        ``"auto"``, or an engine by name.
+    lr, betas, eps, engine
+        Adam's, and the engine by name or ``"auto"``.
     """
 
     assumes_uniform: ClassVar[bool] = True

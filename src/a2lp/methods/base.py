@@ -26,7 +26,7 @@ from a2lp.tasks.batch import Prediction, TaskBatch
 _BLOCK_BYTES = 16 << 20
 _TASKS_PER_CORE = 8
 _DEVICE_BLOCK_BYTES = 1 << 30
-_SHARED_FACTOR = 5  # larger blocks where each distinct vector is multiplied once: more tasks share more vectors
+_SHARED_FACTOR = 5  # larger blocks for whitening, where a vector that several tasks of a block share is whitened once
 
 
 class Outcome(NamedTuple):
@@ -110,8 +110,8 @@ class Method(ABC):
         if callback is not None and not self.shows_steps:
             raise InputError(f"{type(self).__name__} has no steps to show to a callback. Call predict without one.")
         self._check(batch)
-        # a vector that several tasks of a block share is multiplied by a large matrix once
-        larger = _SHARED_FACTOR if self._multiplies_once and is_numpy(namespace(batch.support)) else 1
+        whitens = self.needs_base or self.preprocess == "whiten"
+        larger = _SHARED_FACTOR if whitens and is_numpy(namespace(batch.support)) else 1
         blocks = chunks(batch.n_tasks, larger * _block_size(batch))
         outcome: Outcome = collect(batch.n_tasks, (self._solve_block(batch, block, callback) for block in blocks))
         fields = outcome._asdict()
@@ -148,10 +148,6 @@ class Method(ABC):
             f"{self!r}: {what} in {dtype}. Use float64 vectors, parameters closer to the defaults, or "
             "preprocess='l2', and look for vectors of an extreme scale."
         )
-
-    @property
-    def _multiplies_once(self) -> bool:
-        return self.preprocess == "whiten"
 
     def _points(self, batch: TaskBatch) -> Points:
         vectors = batch.points

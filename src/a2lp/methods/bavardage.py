@@ -8,8 +8,8 @@ Dirichlet prior on the shares); ``marginal="uniform"`` is the authors' ``--balan
 
 The authors rotate the task's vectors into the eigenvectors of the base covariance restricted to the task's span, scale
 them (by at most 5), and project them on the differences of the class means in every round. The projection adds the
-same number to a point's squared distances to all means and so changes nothing; we leave it out. The rest is computed
-from (n, n) inner products instead of vectors. Unequal shots are subtracted from the counts class by class.
+same number to a point's squared distances to all means, so we leave it out. The rest is computed from (n, n) inner
+products instead of vectors. Unequal shots are subtracted from the counts class by class.
 """
 
 from __future__ import annotations
@@ -42,10 +42,6 @@ class BAVARDAGE(LoopMethod):
 
     preprocess: str = "cl2n"
     marginal: str = choice("estimated", ("estimated", "uniform"))
-
-    @property
-    def _multiplies_once(self) -> bool:
-        return True
 
     def _solve(self, points: Points, callback: Callback | None = None) -> Outcome:
         base = require_base("bavardage", self.base, points.vectors.shape[-1])

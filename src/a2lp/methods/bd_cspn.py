@@ -2,14 +2,13 @@
 
 The queries are shifted onto the support's mean, which removes the bias between the two; then each class mean is
 computed again from the support and the queries nearest to it, weighted by similarity. No class marginal is assumed, but
-the shift presumes that support and queries have the same class proportions, and harms where they do not. Base data are
-used for the centring of CL2N only.
+the shift harms where support and queries have different class proportions. Base data are used for CL2N only.
 
 The authors published no code, and public versions differ. This is that of Veilleux et al. (``bdcspn_oveilleux``):
 weights are the softmax over classes of 10 cosines; support vectors vote by similarity too, not by label; votes are
 averaged over their number, so a class with doubtful members has a shorter mean; and the unshifted queries are compared
-by Euclidean distance. A class without votes, which the public code drops, keeps its support mean. A single query is
-not shifted.
+by Euclidean distance. Two differences: a class without votes, which the public code drops, keeps its support mean, and
+a single query is not shifted.
 """
 
 from __future__ import annotations

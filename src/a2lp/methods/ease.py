@@ -3,14 +3,12 @@ learning", CVPR 2022.
 
 A linear projection of all points of a task, found without labels, keeps points together that a low-rank model finds
 similar and spreads all others. Class centres and a balanced transport plan of all points, in which labelled points
-keep their labels, are then computed in turn (SIAMESE).
+keep their labels, are then computed in turn (SIAMESE). Assumes that every class has equally many queries, and about
+as many classes as directions of large variance. No base data.
 
-Assumes that every class has equally many queries, and that there are about as many classes as directions of large
-variance. No base data.
-
-Differences from the authors' code: it takes square roots of the entries for Wide ResNets; ``power="none"`` is its
-ResNet-12 variant. It has no rule for negative entries, so ``power`` chooses one. Each task's transport stops by
-itself, while the code continues until the slowest task of a batch has converged.
+The square roots of the entries are the authors' for Wide ResNets; ``power="none"`` is their ResNet-12 variant. They
+have no rule for negative entries, so ``power`` chooses one. Each task's transport stops by itself, while their code
+continues until the slowest task of a batch has converged.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ from array_api_compat import device
 
 from a2lp.arrays import Array, namespace
 from a2lp.checks import number, whole
+from a2lp.graph import normalise
 from a2lp.methods._maths import transport
 from a2lp.methods._transport import TransportMethod
 from a2lp.methods.base import Points
@@ -72,15 +71,9 @@ def _projected(gram: Array, rank: int, spread: float, n_components: int) -> Arra
     some = squares > n * float(xp.finfo(gram.dtype).eps) * squares[:, -1:]
     roots = xp.sqrt(xp.where(some, squares, xp.zeros_like(squares)))
     main = (left * xp.astype(some, gram.dtype)[:, None, :])[:, :, -rank:]
-    similar = _normalised(xp.abs(main @ xp.matrix_transpose(main)) * other)
+    similar = normalise(xp.abs(main @ xp.matrix_transpose(main)) * other, _DEGREE_OFFSET)
     points = left * roots[:, None, :]
-    objective = xp.matrix_transpose(points) @ (spread * _normalised(other) - similar) @ points
+    objective = xp.matrix_transpose(points) @ (spread * normalise(other, _DEGREE_OFFSET) - similar) @ points
     _, directions = xp.linalg.eigh(objective)
     kept = points @ directions[:, :, :n_components]
     return kept @ xp.matrix_transpose(kept)
-
-
-def _normalised(weights: Array) -> Array:
-    xp = namespace(weights)
-    scale = 1.0 / xp.sqrt(xp.sum(weights, axis=-1) + _DEGREE_OFFSET)
-    return scale[..., :, None] * weights * scale[..., None, :]

@@ -19,10 +19,11 @@ from array_api_compat import device
 from a2lp.arrays import Array, namespace
 from a2lp.checks import number
 from a2lp.engines.contract import NO_SOLUTION
+from a2lp.graph import normalise
 from a2lp.methods._maths import gram_distances
 from a2lp.methods.base import Method, Outcome, Points, scored
 
-_DEGREE_OFFSET = 1e-4  # inside the root, as in the authors' code
+_DEGREE_OFFSET = 1e-4  # as in the authors' code
 _LOG_OFFSET = 1e-6  # inside the logarithm of a class's share, as in the authors' code
 
 
@@ -60,8 +61,7 @@ def _system(vectors: Array, alpha: float) -> Array:
     centred = vectors - xp.mean(vectors, axis=1, keepdims=True)  # against cancellation in the distances
     distances = gram_distances(centred @ xp.matrix_transpose(centred))
     weights = xp.exp(-distances / _spread(distances)) * (1 - eye)
-    scale = 1 / xp.sqrt(xp.sum(weights, axis=-1) + _DEGREE_OFFSET)
-    return eye - alpha * (scale[:, :, None] * weights * scale[:, None, :])
+    return eye - alpha * normalise(weights, _DEGREE_OFFSET)
 
 
 def _spread(distances: Array) -> Array:

@@ -3,13 +3,12 @@ learning", CVPR 2020.
 
 A logistic regression on the support labels the queries. The most credible labels, those for which a linear fit in few
 dimensions needs the least correction, join the training set, a few of each class, and the regression is fitted again
-until all queries have joined.
+until all queries have joined. No class marginal is assumed; no base data.
 
-No class marginal is assumed, though equally many queries of every class may join in a round; no base data. As in the
-authors' code (first version): PCA to five dimensions, five of a class in a round, all rounds. Their two solvers, L-BFGS
-and coordinate descent over a hundred penalties, are replaced by Newton's methods that find the exact minimum of the
-same problems; where several instances enter at one penalty, those that fit best come first, not the first rows.
-Unlabelled points count as queries. The rounds are compiled for NumPy; other arrays are converted.
+As in the authors' code (first version): PCA to five dimensions, five of a class in a round, all rounds. Their two
+solvers, L-BFGS and coordinate descent over a hundred penalties, are replaced by Newton's methods that find the exact
+minimum of the same problems; where several instances enter at one penalty, those that fit best come first, not the
+first rows. Unlabelled points count as queries. The rounds are compiled for NumPy; other arrays are converted.
 """
 
 from __future__ import annotations

@@ -3,15 +3,14 @@ learning", ICCV 2021.
 
 Labels are propagated to the queries and balanced over the classes. A linear classifier is then trained on all of
 them, and the queries with the smallest loss, a few per class, join the support; this repeats with the remaining ones.
-
 Assumes that every class has equally many queries. No base data.
 
 Differences from the authors' code (its ResNet-12 path): the classifier's bias starts at zero, not at random, so there
 is no seed. The propagation is solved exactly, not by 20 steps of conjugate gradients. Negative similarities count as
 zero: in the code they can make a degree negative, and all labels NaN. The remaining mass of a class that received more
 queries than its share is zero, not negative; a query shared equally by two classes goes to the nearer one. The numbers
-of neighbours that the authors tuned per experiment are not in their code; the defaults are those of its README and its
-program. The classifier's logits are trained directly, which is the same in plain descent and costs less.
+of neighbours that the authors tuned are not in their code; the defaults are those of its README and its program. The
+classifier's logits are trained directly, which is the same in plain descent and costs less.
 """
 
 from __future__ import annotations
@@ -55,10 +54,8 @@ class ILPC(Method):
     ----------
     n_neighbors : int, optional
         Neighbours of each point, at most all others; by default 15 with one shot per class and 20 with more.
-    gamma : float
-        Power of the similarities.
-    alpha : float
-        How far labels propagate, from 0 (nowhere) to below 1.
+    gamma, alpha : float
+        As for ``lp``.
     sharpness : float
         Power of the propagated labels before they are balanced.
     n_best : int
@@ -77,8 +74,7 @@ class ILPC(Method):
     steps: int = whole(1000, 1, "The authors use 1000.")
 
     def _solve(self, points: Points) -> Outcome:
-        xp = namespace(points.support)
-        s = points.support.shape[1]
+        xp, s = namespace(points.vectors), points.codes.shape[1]
         state, done = self._start(points), []
         while state.tasks.shape[0] > 0:  # every round labels a query of each task, or is its last round
             state, going = self._round(state)

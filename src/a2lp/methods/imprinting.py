@@ -25,14 +25,10 @@ class Imprinting(AdamSettings, LoopMethod):
 
     Parameters
     ----------
-    steps, lr : int, float
-        Steps and learning rate of Adam.
-    betas, eps : (float, float), float
-        Adam's own.
+    steps, lr, betas, eps, engine
+        Adam's, and the engine by name or ``"auto"``.
     numerics : {"official", "official_cpu", "exact"}
         Arithmetic of the loss, as for ``a2lp``.
-    engine : str
-        ``"auto"``, or an engine by name.
     """
 
     loop: ClassVar[Loop] = imprint.LOOP

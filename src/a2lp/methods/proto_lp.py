@@ -2,9 +2,7 @@
 refinement", CVPR 2023.
 
 Class centres are the anchors of a graph whose edges are a balanced transport plan from points to centres. Labels
-propagated over that graph, mixed with the plan itself, give the weights of the points in the centres, in turn with the
-plan.
-
+propagated over that graph, mixed with the plan itself, weight the points in the centres, in turn with the plan.
 Assumes that every class has equally many queries. No base data.
 
 This is the "full" script of the authors (regulariser Z'Z - Z'Z D^-1 Z'Z, weight 0.05, mixture 0.7, 50 steps), with the

@@ -1,14 +1,12 @@
 """PT-MAP: Hu, Gripon and Pateux, "Leveraging the feature distribution in transfer-based few-shot learning", ICANN 2021.
 
 Square roots of the entries make features more Gaussian, and support and queries are centred separately. Class centres
-and an optimal-transport plan with equally many queries per class are then computed in turn, as in k-means.
+and an optimal-transport plan with equally many queries per class are then computed in turn, as in k-means. Assumes
+that every class has equally many queries; otherwise, each missing query is one error. No base data.
 
-Assumes that every class has equally many queries; otherwise, each missing query is one error. No base data.
-
-Differences from the authors' code: it has no rule for negative entries, which features after a leaky ReLU have, so
-``power`` chooses one (by default they become zero). Each task's transport stops by itself, while the code continues
-until the slowest task of a batch has converged. Inner products of the points give the same distances as the code's QR
-reduction.
+The authors' code has no rule for negative entries, which features after a leaky ReLU have, so ``power`` chooses one (by
+default they become zero). Each task's transport stops by itself, while the code continues until the slowest task of a
+batch has converged. Inner products of the points give the same distances as the code's QR reduction.
 """
 
 from __future__ import annotations

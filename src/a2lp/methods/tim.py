@@ -47,10 +47,8 @@ class TIMGD(AdamSettings, _TIM, LoopMethod):
     ----------
     support_weight, marginal_weight, conditional_weight : float
         Weights of the support's cross-entropy and of the queries' marginal and conditional entropies.
-    steps, lr, betas, eps
-        Adam's.
-    engine : str
-        ``"auto"``, or an engine by name.
+    steps, lr, betas, eps, engine
+        Adam's, and the engine by name or ``"auto"``.
     """
 
     loop: ClassVar[Loop] = tim.LOOP

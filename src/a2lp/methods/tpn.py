@@ -20,9 +20,10 @@ from dataclasses import dataclass
 
 from array_api_compat import device
 
-from a2lp.arrays import Array, kth_largest, namespace
+from a2lp.arrays import kth_largest, namespace
 from a2lp.checks import number, whole
 from a2lp.engines.contract import NO_SOLUTION
+from a2lp.graph import normalise
 from a2lp.methods._maths import gram_distances
 from a2lp.methods.base import Method, Outcome, Points, scored
 
@@ -51,18 +52,13 @@ class TPN(Method):
         s, q = points.codes.shape[1], points.n_query
         distances = gram_distances(vectors @ xp.matrix_transpose(vectors))  # (b, n, n)
         eye = xp.eye(vectors.shape[1], dtype=vectors.dtype, device=device(vectors))
-        system = eye - self.alpha * self._smooth(distances)
+        weights = xp.exp(distances / (-2 * self.sigma**2))
+        chosen = weights >= kth_largest(weights, min(self.n_neighbors, vectors.shape[1]))
+        weights = xp.where(chosen | xp.matrix_transpose(chosen), weights, xp.zeros_like(weights))
+        # a point is its own neighbour, so no degree is below 1
+        system = eye - self.alpha * normalise(weights, 0.0)
         scores = xp.linalg.solve(system, points.all_labels)[:, s : s + q, :]
         reached = xp.max(scores, axis=-1) > 0
         nearest = points.codes_at(xp.argmin(distances[:, s : s + q, :s], axis=-1))
         codes = xp.where(reached, xp.argmax(scores, axis=-1), nearest)
         return scored(scores / self.tau, codes=codes, reached=reached)
-
-    def _smooth(self, distances: Array) -> Array:
-        """D^-1/2 W D^-1/2; a point is its own neighbour, so no degree is below 1."""
-        xp = namespace(distances)
-        weights = xp.exp(distances / (-2 * self.sigma**2))
-        chosen = weights >= kth_largest(weights, min(self.n_neighbors, distances.shape[-1]))
-        weights = xp.where(chosen | xp.matrix_transpose(chosen), weights, xp.zeros_like(weights))
-        scale = 1 / xp.sqrt(xp.sum(weights, axis=-1))
-        return scale[:, :, None] * weights * scale[:, None, :]

@@ -24,12 +24,9 @@ _CHUNK_BYTES = 2 << 30
 _PART = 50
 
 
-class _Params(ctypes.Structure):
-    """``Params`` of the kernel."""
-
-    _FLOATS = ("alpha", "gamma", "tau", "scale", "lr", "beta1", "beta2", "eps", "loss_tol")
-    _INTEGERS = ("steps", "updates", "loss", "adam", "tasks", "parts", "part")
-    _fields_ = [*((name, ctypes.c_float) for name in _FLOATS), *((name, ctypes.c_int) for name in _INTEGERS)]
+_Params = cuda.structure(
+    ctypes.c_float, "alpha gamma tau scale lr beta1 beta2 eps loss_tol", "steps updates loss adam tasks parts part"
+)
 
 
 def run(points: Points, settings: Settings) -> Result:
@@ -108,7 +105,7 @@ def _kernel(device: Any, s: int, m: int, d: int, c: int, k: int, gamma3: bool) -
     sizes = {
         "S": s, "M": m, "N": s + m, "C": c, "K": k, "DP": d, "GAMMA3": int(gamma3), "WARPS": WARPS, "BLOCKS": blocks,
     }  # fmt: skip
-    code = cuda.compile_source(source, cuda.architecture(device), **sizes)
+    code = cuda.compile_source(source, device, **sizes)
     places = blocks * torch.cuda.get_device_properties(device).multi_processor_count
     return cuda.Kernel(code, "a2lp", shared, threads=32 * WARPS), places
 

@@ -86,12 +86,12 @@ def compiled_rounds(gram: Array, codes: Array, n_classes: int, settings: Setting
 
 
 def cuda_rounds(gram: Array, codes: Array, n_classes: int, settings: Settings) -> Array:
-    """The rounds on torch tensors as one CUDA launch."""
+    """The rounds on torch tensors in one CUDA launch."""
     params = cuda_params(gram.shape[-1], codes.shape[1], n_classes, settings)
     return fused_cuda.run(gram, smoothing(gram, settings), codes, params)
 
 
-def cuda_params(n: int, s: int, n_classes: int, settings: Settings) -> fused_cuda.Params:
+def cuda_params(n: int, s: int, n_classes: int, settings: Settings) -> Any:
     """The CUDA kernel's parameters for tasks of n points, s of them labelled."""
     floats = settings.temperature, settings.prior, *settings.share_weights, UNEQUAL, LEAST
     return fused_cuda.Params(*floats, n, s, n_classes, settings.rounds, SINKHORN_ROUNDS * settings.uniform)

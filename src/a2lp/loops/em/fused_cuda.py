@@ -17,12 +17,9 @@ _THREADS = 512  # at most, as in the kernel's launch bounds
 _POINTS = 1024  # larger matrices are multiplied faster by all multiprocessors together than by one
 
 
-class Params(ctypes.Structure):
-    """``Params`` of the kernel."""
-
-    _FLOATS = ("temperature", "prior", "equal_weight", "unequal_weight", "unequal", "least")
-    _INTEGERS = ("n", "s", "c", "rounds", "sinkhorn_rounds")
-    _fields_ = [*((name, ctypes.c_double) for name in _FLOATS), *((name, ctypes.c_int) for name in _INTEGERS)]
+Params: Any = cuda.structure(
+    ctypes.c_double, "temperature prior equal_weight unequal_weight unequal least", "n s c rounds sinkhorn_rounds"
+)
 
 
 def refusal(points: Points, settings: Any) -> str | None:
@@ -42,7 +39,7 @@ def refusal(points: Points, settings: Any) -> str | None:
     return cuda.available()
 
 
-def run(gram: Any, smoothing: Any, codes: Any, params: Params) -> Any:
+def run(gram: Any, smoothing: Any, codes: Any, params: Any) -> Any:
     """Shares of the points in the classes (b, c, n), those of the support as given.
 
     gram, smoothing (b, n, n): inner products, and the matrix that propagates shares; codes (b, s): the support's.
@@ -74,6 +71,6 @@ def _kernel(device: Any, n: int, c: int, itemsize: int) -> cuda.Kernel:
     resident = _shared_bytes(n, c, itemsize, resident=True) <= cuda.shared_limit(device)
     groups = -(-c // _GROUP)
     sizes = {"DOUBLE": int(itemsize == 8), "GROUP": -(-c // groups), "RESIDENT": int(resident)}
-    code = cuda.compile_source(source(), cuda.architecture(device), **sizes)
+    code = cuda.compile_source(source(), device, **sizes)
     threads = min(_THREADS, -(-n * groups // 32) * 32)
     return cuda.Kernel(code, "a2lp_em", _shared_bytes(n, c, itemsize, resident=resident), threads)
