@@ -60,13 +60,16 @@ class AM(AdamSettings, LoopMethod):
         """The order of the entropies; 1 is Shannon's."""
         return 1.0
 
-    def _solve(self, points: Points, callback: Callback | None = None) -> Outcome:
+    def _settings(self, points: Points) -> am.Settings:
         shots, n_nodes = points.codes.shape[1] / points.n_classes, points.vectors.shape[1] + points.n_classes
         alpha, k = (0.8, 20) if shots < 5 else (0.9, 10)
         alpha = alpha if self.alpha is None else self.alpha
         objective = Objective(self.support_weight, self.marginal_weight, self.conditional_weight, self._order(shots))
         k = min(self.n_neighbors or k, n_nodes - 1)
-        ran = self._run(points, am.Settings(k, alpha, self.tau, objective, self.steps, self.adam), callback)
+        return am.Settings(k, alpha, self.tau, objective, self.steps, self.adam)
+
+    def _solve(self, points: Points, callback: Callback | None = None) -> Outcome:
+        ran = self._run(points, self._settings(points), callback)
         z, centroids = ran.result
         xp, s = namespace(z), points.codes.shape[1]
         if not bool(xp.all(xp.isfinite(z))):
