@@ -79,7 +79,8 @@ def _forward(anchors: Array, fixed: _Fixed, settings: Settings) -> _Forward:
     sim = xp.concat([top, xp.concat([back, fixed.rest_sim], axis=2)], axis=1)  # (b, n, n)
     threshold = xp.concat([kth_largest(top, k), kth_largest(xp.concat([back, fixed.rest_best], axis=2), k)], axis=1)
     shared = share(neighbours(sim, k, threshold), sim.dtype)
-    weights = shared * _power(xp.clip(sim, min=0.0), settings.gamma)  # (b, n, n)  eq. 1
+    sim = xp.clip(sim, min=0.0)
+    weights = shared * (sim * sim * sim if settings.gamma == 3 else sim**settings.gamma)  # (b, n, n)  eq. 1
     degree = degrees(weights)  # (b, n)  eq. 3
     scale = 1.0 / xp.sqrt(degree)
     system = fixed.eye - settings.alpha * (scale[:, :, None] * weights * scale[:, None, :])  # eq. 2
@@ -90,8 +91,7 @@ def _forward(anchors: Array, fixed: _Fixed, settings: Settings) -> _Forward:
 
 def _gradient(anchors: Array, fixed: _Fixed, forward: _Forward, dz: Array, settings: Settings) -> Array:
     """dL/dV of the anchors (b, s, d) from dL/dZ (b, n, c)."""
-    xp = namespace(anchors)
-    s = anchors.shape[1]
+    xp, s = namespace(anchors), anchors.shape[1]
     z, degree = forward.z, forward.degrees
     adjoint = cholesky_solve(forward.factor, dz)  # (b, n, c)
     d_degree = -(xp.sum(adjoint * (z - fixed.labels), axis=-1) + xp.sum(z * (adjoint - dz), axis=-1)) / (2 * degree)
@@ -102,10 +102,6 @@ def _gradient(anchors: Array, fixed: _Fixed, forward: _Forward, dz: Array, setti
     d_weight = d_weight + d_degree[:, :s, None] + d_degree[:, None, :]  # (b, s, n)
     coefficient = forward.share * _slope(forward.sim, settings.gamma) * d_weight
     return coefficient[:, :, :s] @ anchors + coefficient[:, :, s:] @ fixed.rest
-
-
-def _power(x: Array, gamma: float) -> Array:
-    return x * x * x if gamma == 3 else x**gamma
 
 
 def _slope(x: Array, gamma: float) -> Array:
@@ -144,7 +140,8 @@ def _solve(points: Points, settings: Settings, callback: Callback | None, tasks:
         if settings.renormalize:
             gradient = gradient - xp.sum(gradient * anchors, axis=-1, keepdims=True) * anchors
         if stops:
-            done = active & _met(value, gradient, settings)
+            loss_tol, grad_tol = settings.tolerances
+            done = active & ((value <= loss_tol) | (xp.max(xp.abs(gradient), axis=(1, 2)) <= grad_tol))
             taken = xp.where(done, xp.full_like(taken, step), taken)
             active = active & ~done
             if not bool(xp.any(active)):
@@ -160,14 +157,3 @@ def _solve(points: Points, settings: Settings, callback: Callback | None, tasks:
     losses += losses[-1:] * (settings.steps - len(losses))
     curve = xp.stack(losses, axis=1) if losses else xp.zeros((b, 0), dtype=anchors.dtype, device=where)
     return Result(forward.z, anchors, curve, taken, ~active)
-
-
-def _met(value: Array, gradient: Array, settings: Settings) -> Array:
-    """Which tasks have reached a tolerance (b,)."""
-    xp = namespace(value)
-    met = xp.zeros_like(value, dtype=xp.bool)
-    if settings.loss_tol is not None:
-        met = met | (value <= settings.loss_tol)
-    if settings.grad_tol is not None:
-        met = met | (xp.max(xp.abs(gradient), axis=(1, 2)) <= settings.grad_tol)
-    return met

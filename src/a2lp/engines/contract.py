@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -135,6 +136,12 @@ class Settings(GraphSettings, AdamSettings):
     def updates(self) -> int:
         """How often the anchors move: the authors' last update comes after the last Z, so it has no effect."""
         return self.steps if self.final_forward else max(self.steps - 1, 0)
+
+    @property
+    def tolerances(self) -> tuple[float, float]:
+        """``loss_tol`` and ``grad_tol``; minus infinity for None, which no value reaches."""
+        loss_tol, grad_tol = (-math.inf if tol is None else tol for tol in (self.loss_tol, self.grad_tol))
+        return loss_tol, grad_tol
 
     def scale(self, n_support: int) -> float:
         """The factor of the sum over anchors: the paper has the sum, the authors' code the mean."""

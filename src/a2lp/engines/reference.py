@@ -71,6 +71,7 @@ def solve_task(V: F64, Y: F64, s: int, settings: Settings, callback: Callback | 
     optimizer = settings.make_optimizer()
     state = optimizer.init(V[:s])
     losses, converged, taken = [], False, settings.steps
+    loss_tol, grad_tol = settings.tolerances
     for step in range(settings.steps + 1):
         graph = build_graph(V, k, settings.gamma, settings.alpha)
         factor = scipy.linalg.cho_factor(graph.system, lower=True)
@@ -85,7 +86,7 @@ def solve_task(V: F64, Y: F64, s: int, settings: Settings, callback: Callback | 
         gradient = anchor_gradient(V, Y, Z, H, graph, factor, s, settings.gamma, settings.alpha)  # (s, d)
         if settings.renormalize:  # the gradient of a cosine has no radial part
             gradient = gradient - (gradient * V[:s]).sum(axis=1, keepdims=True) * V[:s]
-        if _small(losses[-1], settings.loss_tol) or _small(np.abs(gradient).max(), settings.grad_tol):
+        if losses[-1] <= loss_tol or np.abs(gradient).max() <= grad_tol:
             converged, taken = True, step
             break
         if step >= settings.updates:
@@ -96,10 +97,6 @@ def solve_task(V: F64, Y: F64, s: int, settings: Settings, callback: Callback | 
             V[:s] = l2(V[:s])
     losses += losses[-1:] * (settings.steps - len(losses))
     return Result(Z[None], V[None, :s], np.array([losses]), np.array([taken]), np.array([converged]))
-
-
-def _small(value: float, tolerance: float | None) -> bool:
-    return tolerance is not None and value <= tolerance
 
 
 def run(points: Points, settings: Settings, callback: Callback | None = None) -> Result:

@@ -61,12 +61,10 @@ def _parameters(settings: Settings, s: int, k: int, c: int, dtype: Any) -> tuple
     """The kernel's vectors of parameters, in its order, and the optimiser's rates (steps, 2)."""
     from a2lp.kernels import losses
 
-    terms, off = settings.loss, -np.inf  # no loss and no gradient is this small
+    terms = settings.loss
     floats = [
         settings.gamma, settings.alpha, settings.tau, terms.weight * settings.scale(s), *settings.betas, settings.eps,
-        off if settings.loss_tol is None else settings.loss_tol,
-        off if settings.grad_tol is None else settings.grad_tol,
-        tie_slack(dtype), terms.entropy, terms.marginal,
+        *settings.tolerances, tie_slack(dtype), terms.entropy, terms.marginal,
     ]  # fmt: skip
     integers = [
         k, settings.steps, settings.updates,

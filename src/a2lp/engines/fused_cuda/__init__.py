@@ -141,9 +141,8 @@ def _solve(points: Points, settings: Settings) -> Result:
     parts = max(1, settings.updates // _PART) if b > places else 1
     parameters = _Params(
         settings.alpha, settings.gamma, settings.tau, settings.scale(s), settings.lr, *settings.betas, settings.eps,
-        -1.0 if settings.loss_tol is None else settings.loss_tol,
-        settings.steps, settings.updates, NUMERICS.index(settings.numerics), settings.optimizer == "adam",
-        b, parts, _PART,
+        settings.tolerances[0], settings.steps, settings.updates, NUMERICS.index(settings.numerics),
+        settings.optimizer == "adam", b, parts, _PART,
     )  # fmt: skip
     rates = _rates(device, settings.lr, *settings.betas, settings.updates)
     arrays = (pieces, magnify, codes, rates, sim, near, moments, z, anchors, losses, taken, converged, queue, finished)
