@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from array_api_compat import array_namespace, device, is_numpy_namespace, is_torch_namespace
+from array_api_compat import array_namespace, is_numpy_namespace, is_torch_namespace
+from array_api_compat import device as device
 
 from a2lp.errors import InputError
 

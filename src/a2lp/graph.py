@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from array_api_compat import device
-
-from a2lp.arrays import Array, kth_largest, namespace
+from a2lp.arrays import Array, device, kth_largest, namespace
 
 # Similarities closer than this many roundings are equal: matrix products round those of two copies of a point
 # differently, in every library in its own way.

@@ -8,9 +8,7 @@ from functools import partial
 from numbers import Real
 from typing import Any, NamedTuple, Protocol
 
-from array_api_compat import device
-
-from a2lp.arrays import Array, namespace, softmax
+from a2lp.arrays import Array, device, namespace, softmax
 from a2lp.checks import require_name
 from a2lp.errors import InputError, UnknownNameError
 

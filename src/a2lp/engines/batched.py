@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from array_api_compat import device
-
-from a2lp.arrays import Array, cholesky_solve, chunks, collect, is_numpy, kth_largest, namespace, on_host
+from a2lp.arrays import Array, cholesky_solve, chunks, collect, device, is_numpy, kth_largest, namespace, on_host
 from a2lp.cores import map_on_cores
 from a2lp.engines.contract import Callback, Points, Result, Settings, Step, batched
 from a2lp.graph import degrees, neighbours, share, similarities

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from array_api_compat import device
-
 from a2lp import optimizers
-from a2lp.arrays import Array, is_numpy, namespace, one_hot
+from a2lp.arrays import Array, device, is_numpy, namespace, one_hot
 from a2lp.checks import adam_betas, check_fields, choice, flag, number, whole
 from a2lp.losses import CROSS_ENTROPY, NUMERICS, LossValue, Terms, evaluate, make_terms
 

@@ -6,20 +6,11 @@ Matrices are (classes, points), so that every loop runs along whole vectors of p
 from __future__ import annotations
 
 import math
-from typing import Any
-
-import numpy as np
 
 from a2lp.kernels.compiler import fast_part
 from a2lp.kernels.elementary import exp
-from a2lp.optimizers import Adam
 
 TAU, SUPPORT, MARGINAL, CONDITIONAL, ORDER = range(5)  # indices into the vector of parameters, before Adam's
-
-
-def parameters(tau: float, objective: tuple[float, float, float, float], adam: Adam, dtype: Any) -> Any:
-    """The vector of parameters, ``floats`` in the kernels."""
-    return np.array([tau, *objective, *adam.constants], dtype)
 
 
 @fast_part

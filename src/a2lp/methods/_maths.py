@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from array_api_compat import device
 
-from a2lp.arrays import Array, is_numpy, namespace, one_hot, softmax
+from a2lp.arrays import Array, device, is_numpy, namespace, one_hot, softmax
 from a2lp.engines.contract import Points
 from a2lp.preprocess import l2, unit_gram
 

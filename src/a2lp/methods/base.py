@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from array_api_compat import device
 
 from a2lp import cores
-from a2lp.arrays import Array, chunks, collect, is_numpy, namespace, on_host, softmax, to_numpy
+from a2lp.arrays import Array, chunks, collect, device, is_numpy, namespace, on_host, softmax, to_numpy
 from a2lp.checks import check_fields, choice, number, require_name
 from a2lp.engines import select
 from a2lp.engines.contract import Callback, Loop

@@ -15,9 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from array_api_compat import device
-
-from a2lp.arrays import Array, namespace
+from a2lp.arrays import Array, device, namespace
 from a2lp.checks import number, whole
 from a2lp.graph import normalise
 from a2lp.methods._maths import transport

@@ -14,9 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from array_api_compat import device
-
-from a2lp.arrays import Array, namespace
+from a2lp.arrays import Array, device, namespace
 from a2lp.checks import number
 from a2lp.engines.contract import NO_SOLUTION
 from a2lp.graph import normalise
@@ -33,10 +31,8 @@ class EP(Method):
 
     Parameters
     ----------
-    alpha_vectors : float
-        How far vectors propagate, from 0 (nowhere) to below 1.
-    alpha : float
-        How far labels propagate.
+    alpha_vectors, alpha : float
+        How far vectors and labels propagate, from 0 (nowhere) to below 1.
     """
 
     alpha_vectors: float = number(0.5, "at least 0 and below 1", f"{NO_SOLUTION} the authors use 0.5.")

@@ -18,9 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from array_api_compat import device
-
-from a2lp.arrays import Array, kth_largest, namespace, one_hot
+from a2lp.arrays import Array, device, kth_largest, namespace, one_hot
 from a2lp.checks import number, whole
 from a2lp.engines.contract import NO_SOLUTION
 from a2lp.graph import affinity, normalise

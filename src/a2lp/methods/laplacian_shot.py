@@ -18,9 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from array_api_compat import device
-
-from a2lp.arrays import Array, kth_largest, namespace, softmax
+from a2lp.arrays import Array, device, kth_largest, namespace, softmax
 from a2lp.checks import number, whole
 from a2lp.methods._maths import gram_distances, rectified_means, squared_distances
 from a2lp.methods.base import Method, Outcome, Points, scored

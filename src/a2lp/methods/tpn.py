@@ -18,9 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from array_api_compat import device
-
-from a2lp.arrays import kth_largest, namespace
+from a2lp.arrays import device, kth_largest, namespace
 from a2lp.checks import number, whole
 from a2lp.engines.contract import NO_SOLUTION
 from a2lp.graph import normalise

@@ -76,18 +76,13 @@ def _shared_bytes(s: int, m: int, d: int, c: int, k: int) -> int:
     sums = s * (points + anchors + 8)
     scratch = -(-max(n * (n | 1), sums) // 4) * 4
     floats = WARPS * 2 * PIECE * (points + 2 * s) + s * _padded(d) + scratch + factors
-    floats += s * n + n * ((2 * c) | 1) + s * c + (_near(s, k) + 1) * m + 6 * n + 3 * s + m
+    floats += s * n + n * ((2 * c) | 1) + s * c + (min(k, s + 1) + 1) * m + 6 * n + 3 * s + m
     return 4 * floats + 256  # 256 for variables that it declares
 
 
 def _sixteens(n: int) -> int:
     """The next multiple of the tensor cores' tile."""
     return -(-n // 16) * 16
-
-
-def _near(s: int, k: int) -> int:
-    """How many places of a sorted list the anchors can shift; NEAR in the kernel."""
-    return min(k, s + 1)
 
 
 @cache
@@ -125,7 +120,7 @@ def _solve(points: Points, settings: Settings) -> Result:
     sim = _full_precision_gram(rest).clamp_(min=0)
     sim.diagonal(dim1=1, dim2=2).fill_(-1)
     best = pad(sim.topk(min(k + 1, m), dim=2).values, (0, max(k + 1 - m, 0)), value=-1.0)
-    near = best[:, :, k - _near(s, k) :].transpose(1, 2).contiguous()
+    near = best[:, :, k - min(k, s + 1) :].transpose(1, 2).contiguous()  # NEAR + 1 in the kernel
     sim = pad(sim, (0, -m % 4))  # rows of whole 16 bytes
     magnify = _power_of_two(rest, anchors)
     pieces = _in_pieces(rest * magnify[:, None, None])

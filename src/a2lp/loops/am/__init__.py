@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from array_api_compat import device
 
-from a2lp.arrays import Array, namespace
+from a2lp.arrays import Array, device, namespace
 from a2lp.cores import map_tasks
 from a2lp.engines.contract import Callback, Loop, Points, Step, batched, fused_cpu
 from a2lp.graph import degrees, neighbours, tie_slack
@@ -122,13 +121,12 @@ def _distances(nodes: Array) -> Array:
 
 
 def _compiled(points: Points, settings: Settings) -> tuple[Array, Array]:
-    from a2lp.kernels.information import parameters
     from a2lp.loops.am import kernel
 
     vectors, codes, centroids = points.vectors, np.asarray(points.codes, np.int64), points.class_means
     (b, m, d), s, c = vectors.shape, codes.shape[1], points.n_classes
     kind = vectors.dtype.type
-    floats = parameters(settings.tau, settings.objective, settings.adam, kind)
+    floats = np.array([settings.tau, *settings.objective, *settings.adam.constants], kind)
     rates = settings.adam.rates(max(settings.steps - 1, 0)).astype(kind)
     alpha, same, slack = kind(settings.alpha), kind(SAME * np.finfo(kind).eps), kind(tie_slack(vectors.dtype))
     z, found = np.empty((b, m, c), kind), np.empty_like(centroids)

@@ -163,8 +163,8 @@ def adapt(c, k, alpha, same, slack, floats, rates, work):
     """All rounds of one task, from the nodes, scales and edges in ``work``, whose moments are zero.
 
     k neighbours; alpha: how far labels spread; same: squared distances up to this share of the lengths are zero;
-    slack: affinities closer than this are equal; floats: ``information.parameters``; rates: ``Adam.rates``, one fewer
-    than rounds. ``work`` receives Z, and the centroids among its nodes.
+    slack: affinities closer than this are equal; floats: tau, the objective and ``Adam.constants``; rates:
+    ``Adam.rates``, one fewer than rounds. ``work`` receives Z, and the centroids among its nodes.
     """
     (nodes, across, cross, distance, scales, scales_mean, scales_square, edges, edges_mean, edges_square, near, mutual,
      system, turned, solution, Z, adjoint, L, P, H, pull, gradient, mean, square, kth, vectors, bits, kth_bits,

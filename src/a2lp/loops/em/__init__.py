@@ -10,9 +10,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from array_api_compat import device
 
-from a2lp.arrays import Array, chunks, collect, digamma, namespace, one_hot, softmax
+from a2lp.arrays import Array, chunks, collect, device, digamma, namespace, one_hot, softmax
 from a2lp.cores import map_on_cores
 from a2lp.engines.contract import Engine, Loop, Points, batched, fused_cpu
 from a2lp.graph import gram_affinity, normalise, tie_slack

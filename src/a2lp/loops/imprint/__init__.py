@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from array_api_compat import device
 
-from a2lp.arrays import Array, namespace
+from a2lp.arrays import Array, device, namespace
 from a2lp.cores import map_tasks
 from a2lp.engines.contract import Callback, Loop, Points, Step, batched, fused_cpu
 from a2lp.losses import NUMERICS, by_numerics

@@ -73,12 +73,11 @@ def _batched(points: Points, settings: Settings, callback: Callback | None = Non
 
 
 def _compiled(points: Points, settings: Settings) -> Array:
-    from a2lp.kernels.information import parameters
     from a2lp.loops.tim import kernel
 
     vectors, codes, weights = points.vectors, np.asarray(points.codes, np.int64), points.class_means
     (b, n, d), s, c, dtype = vectors.shape, codes.shape[1], points.n_classes, vectors.dtype
-    floats = parameters(settings.tau, settings.objective, settings.adam, dtype)
+    floats = np.array([settings.tau, *settings.objective, *settings.adam.constants], dtype)
     rates = settings.adam.rates(settings.steps).astype(dtype)
     found = np.empty_like(weights)
 

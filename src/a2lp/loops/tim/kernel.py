@@ -61,7 +61,7 @@ def _finish_gradient(gradient, w, h, tau):
 def descend(c, floats, rates, work):
     """All steps of one task, from the points, codes and W in ``work``, whose moments are zero; W is changed.
 
-    floats: ``information.parameters``; rates: ``Adam.rates``.
+    floats: tau, the objective and ``Adam.constants``; rates: ``Adam.rates``.
     """
     X, XT, W, mean, square, gradient, L, P, H, rows, codes = work
     n, d = len(X), len(XT)

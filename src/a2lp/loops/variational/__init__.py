@@ -10,9 +10,8 @@ import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
-from array_api_compat import device
 
-from a2lp.arrays import Array, chunks, digamma, distinct_rows, like, log_softmax, namespace, on_host
+from a2lp.arrays import Array, chunks, device, digamma, distinct_rows, like, log_softmax, namespace, on_host
 from a2lp.cores import map_on_cores
 from a2lp.engines.contract import Loop, Points, batched, fused_cpu
 
