@@ -17,6 +17,7 @@ from a2lp.errors import InputError
 
 Array = Any
 Namespace = Any
+is_numpy, is_torch = is_numpy_namespace, is_torch_namespace
 
 DIGAMMA_SHIFT = 8  # recurrences, after which the error of the asymptotic series is 1e-11
 _COMPARED_ROWS = 256  # at a time, so that they stay in the cache
@@ -34,16 +35,6 @@ def namespace(*arrays: Array) -> Namespace:
             f"arrays of {', '.join(kinds)} cannot be used together; all arrays of a batch must come from one "
             "array library (NumPy, torch, or another that follows the array API). Convert them first."
         ) from error
-
-
-def is_numpy(xp: Namespace) -> bool:
-    """Whether a namespace is NumPy's."""
-    return bool(is_numpy_namespace(xp))
-
-
-def is_torch(xp: Namespace) -> bool:
-    """Whether a namespace is torch's."""
-    return bool(is_torch_namespace(xp))
 
 
 def on_host(x: Array) -> bool:

@@ -64,8 +64,7 @@ def require_betas(name: str, value: Any) -> None:
         require_number(name, beta, "at least 0 and below 1, each", lambda v: 0 <= v < 1, remedy)
 
 
-# Fields of frozen dataclasses that ``check_fields`` checks. None is allowed where it is the default. A subclass that
-# only changes the default keeps the check.
+# of the fields of frozen dataclasses; None is allowed where it is the default, and subclasses may change the default
 RULES: dict[str, Callable[[Any], bool]] = {
     "finite": lambda v: True,
     "positive": lambda v: v > 0,
@@ -79,30 +78,26 @@ RULES: dict[str, Callable[[Any], bool]] = {
 
 def number(default: Any, rule: str, remedy: str) -> Any:
     """A field that holds a number under one of ``RULES``."""
-    return _checked(default, lambda name, value: require_number(name, value, rule, RULES[rule], remedy))
+    return checked(default, lambda name, value: require_number(name, value, rule, RULES[rule], remedy))
 
 
 def whole(default: Any, least: int, remedy: str) -> Any:
     """A field that holds an integer of at least ``least``."""
-    return _checked(default, lambda name, value: require_whole(name, value, least, remedy))
+    return checked(default, lambda name, value: require_whole(name, value, least, remedy))
 
 
 def choice(default: str, known: Iterable[str]) -> Any:
     """A field that holds one of some names."""
-    return _checked(default, lambda name, value: require_name(name, value, known))
+    return checked(default, lambda name, value: require_name(name, value, known))
 
 
 def flag(default: Any, remedy: str) -> Any:
     """A field that is True or False."""
-    return _checked(default, lambda name, value: require_flag(name, value, remedy))
+    return checked(default, lambda name, value: require_flag(name, value, remedy))
 
 
-def adam_betas() -> Any:
-    """A field that holds the two decay rates of Adam."""
-    return _checked((0.9, 0.999), require_betas)
-
-
-def _checked(default: Any, check: Callable[[str, Any], None]) -> Any:
+def checked(default: Any, check: Callable[[str, Any], None]) -> Any:
+    """A field with a check of its own."""
     return field(default=default, metadata={"check": check, "optional": default is None})
 
 

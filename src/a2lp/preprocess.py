@@ -78,8 +78,8 @@ def in_range(points: Array) -> Array:
 def plc(points: Array, centre: Array | None = None) -> Array:
     """Power, L2, centring over the task, L2 again.
 
-    The last step is in the authors' code but not in the paper. The power keeps the sign, since features after a leaky
-    ReLU have small negative entries.
+    The last step is in the authors' code, not in the paper. The power keeps the sign of small negative entries, which
+    features after a leaky ReLU have.
 
     Parameters
     ----------

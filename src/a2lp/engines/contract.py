@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from a2lp import optimizers
 from a2lp.arrays import Array, device, is_numpy, namespace, one_hot
-from a2lp.checks import adam_betas, check_fields, choice, flag, number, whole
+from a2lp.checks import check_fields, checked, choice, flag, number, require_betas, whole
 from a2lp.losses import CROSS_ENTROPY, NUMERICS, LossValue, Terms, evaluate, make_terms
 
 NO_SOLUTION = "At 1 the propagation has no unique solution;"
@@ -102,7 +102,7 @@ class AdamSettings:
     """Adam's learning rate, decay rates and eps."""
 
     lr: float = number(1e-4, "positive", "The paper uses 1e-4.")
-    betas: tuple[float, float] = adam_betas()
+    betas: tuple[float, float] = checked((0.9, 0.999), require_betas)
     eps: float = number(1e-8, "0 or more", "Adam's default is 1e-8.")
 
     @property

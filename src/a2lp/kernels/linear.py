@@ -1,7 +1,6 @@
-"""Cholesky factor and substitutions as compiled code, in blocks of ``ROWS`` rows that stay in registers.
+"""Products, Cholesky factors and substitutions as compiled code, in blocks of ``ROWS`` rows that stay in registers.
 
-A block is one product with the blocks before it, then a small triangle whose entries are scalars: the rows beside
-the triangle are solved as vectors.
+A block of a factor is one product with the blocks before it, then a small triangle of scalars and rows of vectors.
 """
 
 from __future__ import annotations

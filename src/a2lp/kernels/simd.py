@@ -1,9 +1,8 @@
 """Register-blocked matrix products for numba kernels, written as LLVM vector code.
 
 A loop vectoriser decides in every loop whether a product stays in registers. Here that is explicit: a block of ``ROWS``
-rows by up to ``BLOCK`` vectors is accumulated in registers and written once. LLVM splits the vectors where the
-hardware's are shorter; their length and ``BLOCK`` are chosen so that the accumulators fit the registers of this
-machine.
+rows by up to ``BLOCK`` vectors is accumulated in registers and written once. The vectors' length and ``BLOCK`` are
+chosen so that the accumulators fit the registers of this machine; LLVM splits vectors that are too long for it.
 """
 
 from __future__ import annotations

@@ -8,9 +8,7 @@ from a2lp.arrays import Array, device, is_numpy, namespace, one_hot, softmax
 from a2lp.engines.contract import Points
 from a2lp.preprocess import l2, unit_gram
 
-# Added to a kernel whose largest entry is 1 for each point, since zeros cannot be scaled. Between unit vectors entries
-# are never below 1e-17.
-_LEAST_KERNEL = 1e-26
+_LEAST_KERNEL = 1e-26  # added, since zeros cannot be scaled; entries between unit vectors are above 1e-17
 _LEAST_PROBABILITY = 1e-30
 _SINKHORN_ROUNDS = 1000
 _TIE = 1e-6

@@ -42,8 +42,7 @@ class A2LPEM(LoopMethod):
     alpha : float, optional
         How far soft labels propagate; by default 0.6, 0.8 for whitened points, and 0.4 with a uniform marginal.
     temperature : float, optional
-        Soft labels are softmax(-temperature * squared distance from the anchors); by default 50, and 20 with a
-        uniform marginal.
+        Of the softmax of negative squared distances from the anchors; by default 50, 20 with a uniform marginal.
     rounds : int
         Rounds of new anchors and new soft labels; 0 is label propagation.
     prior : float

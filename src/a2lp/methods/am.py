@@ -33,8 +33,7 @@ class AM(AdamSettings, LoopMethod):
     Parameters
     ----------
     n_neighbors : int, optional
-        Neighbours in the graph, at most all other nodes; by default 20, and 10 from five shots on, where shots are the
-        average over the classes.
+        Neighbours of each node, at most all others; by default 20, and 10 from five shots per class on average.
     alpha : float, optional
         How far labels propagate; by default 0.8, and 0.9 from five shots on.
     support_weight, marginal_weight, conditional_weight : float

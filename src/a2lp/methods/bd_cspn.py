@@ -7,8 +7,7 @@ the shift harms where support and queries have different class proportions. Base
 The authors published no code, and public versions differ. This is that of Veilleux et al. (``bdcspn_oveilleux``):
 weights are the softmax over classes of 10 cosines; support vectors vote by similarity too, not by label; votes are
 averaged over their number, so a class with doubtful members has a shorter mean; and the unshifted queries are compared
-by Euclidean distance. Two differences: a class without votes, which the public code drops, keeps its support mean, and
-a single query is not shifted.
+by Euclidean distance. But a class without votes, dropped there, keeps its support mean; a single query is not shifted.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 minimum description length inference", NeurIPS 2022.
 
 Soft k-means with a penalty on the number of classes in use, its description length: assignments also favour classes
-with many queries. Made for many classes of which few occur among the queries. No uniform marginal is assumed (rather
-the opposite); no base data.
+with many queries. Made for tasks where few of many classes occur among the queries: no uniform marginal; no base data.
 
 As in the authors' code (``paddle``): every dimension is divided by its range over the queries of the task, there is no
 temperature, and the labels are the assignments of the last step. Their weight of the prior, lambda = 75, is the number

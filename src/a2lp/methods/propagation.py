@@ -3,8 +3,7 @@
 ``lp``: Zhou, Bousquet, Lal, Weston and Schoelkopf, "Learning with local and global consistency", NIPS 2003, on
 the nearest-neighbour graph of Lazarou et al. 2021. ``a2lp``: Lazarou, Avrithis, Ren and Stathaki, "Adaptive
 anchor label propagation for transductive few-shot learning", ICIP 2023: the labelled points are moved by
-gradient descent until propagation labels them well, then propagation labels the queries. ``a2lp_plus`` is ours:
-``a2lp`` with a loss on the queries too.
+gradient descent until propagation labels them well. ``a2lp_plus`` is ours: ``a2lp`` with a loss on the queries too.
 
 Only ``a2lp_plus`` assumes a uniform marginal, softly. No base data. ``a2lp`` with ``steps=0`` is ``lp``. Where the
 paper and its code differ, the defaults are the code's, which the published numbers came from; docs/paper-vs-code.md
@@ -99,8 +98,7 @@ class A2LP(LP, Settings):
     reduction : {"mean", "sum"}
         Over the anchors of a task: the code's mean, or the paper's sum.
     renormalize : bool
-        Take the paper's cosine literally: anchors are normalised after every step, and the gradient is projected on
-        the sphere. In the code their length grows.
+        As in the paper's cosine, normalise anchors after every step and project the gradient; the code does not.
     final_forward : bool
         Propagate once more after the last update. The code does not, so 999 of its 1000 updates count.
     loss_tol, grad_tol : float, optional

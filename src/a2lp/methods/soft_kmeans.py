@@ -1,9 +1,8 @@
 """Soft k-means: Ren, Triantafillou, Ravi, Snell, Swersky, Tenenbaum, Larochelle and Zemel, "Meta-learning for
 semi-supervised few-shot classification", ICLR 2018.
 
-Class means start as those of the support; all other points, the queries among them, are assigned softly to classes by a
-softmax of negative squared distances, and the means are computed again from all points. No class marginal is assumed;
-no base data.
+Class means start as those of the support; all other points are assigned softly to classes by a softmax of negative
+squared distances, and the means are computed again from all points. No class marginal is assumed; no base data.
 
 The authors' code takes one step, as here. It has no factor before the distances, since its network learns the scale of
 its vectors. On unit vectors that softmax would be almost uniform, so distances are multiplied by 10.

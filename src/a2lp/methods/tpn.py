@@ -1,14 +1,12 @@
 """TPN with a fixed width: Liu, Lee, Park, Kim, Yang, Hwang and Yang, "Learning to propagate labels: transductive
 propagation network for few-shot learning", ICLR 2019.
 
-Labels are propagated over the nearest-neighbour graph of a task, support and queries together, with Gaussian weights.
-No class marginal is assumed; no base data.
+Labels are propagated over a task's nearest-neighbour graph with Gaussian weights. No class marginal, no base data.
 
 The authors learn a width for every point, together with the network; here all points have one width (``tpn_learned``
 has learned ones). The rest is as in their code: a point is among its own 20 neighbours, an edge is kept if either end
 chose it, alpha is 0.99, and the probabilities are the softmax of the propagated labels. They also add 2.2e-16 to every
-entry of the matrix before inversion, which we leave out. Their exponent is the mean over dimensions; ours is the sum,
-|x - y|^2 / (2 sigma^2).
+entry of the matrix before inversion, and their exponent is the mean over dimensions; ours is |x - y|^2 / (2 sigma^2).
 
 ``sigma`` was chosen from 0.05 to 1 on CUB's validation classes, over one and five shots, balanced and Dirichlet tasks:
 0.3 is best, 0.28 to 0.32 are within half a point, and 0.2 and 0.4 lose five and ten points.

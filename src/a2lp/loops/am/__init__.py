@@ -1,7 +1,6 @@
 """The adaptive manifold: a graph whose centroids, distances and edges are optimised for mutual information.
 
-Nodes are the support, then all other points, then one centroid per class; only centroids are labelled. They start as
-class means.
+Nodes are the support, then all other points, then one centroid per class, at first its mean. Only they are labelled.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ SAME = 8  # squared distances below this many roundings of the lengths count as 
 class Settings(NamedTuple):
     """How labels propagate on the graph, and what is minimised; tau multiplies Z in the softmax.
 
-    The authors' last update comes after the last Z, so it has no effect and is left out; 0 steps are one round without
-    an update.
+    The authors' last update, after the last Z, has no effect and is left out; 0 steps are one round without an update.
     """
 
     n_neighbors: int

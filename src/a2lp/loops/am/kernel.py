@@ -3,8 +3,7 @@
 The same steps as ``am.value_and_gradient``, each a pass over rows. For the losses, Z and the adjoint are transposed to
 (classes, nodes), so that all loops run along whole vectors. Padding is zero.
 
-Sizes: s support vectors, m points in all (support first), c centroids after them, n = m + c nodes, d dimensions;
-``*p`` are padded sizes.
+Sizes: m points, the first s of them support, and c centroids make n nodes of d dimensions; ``*p`` are padded sizes.
 """
 
 from __future__ import annotations

@@ -23,9 +23,7 @@ _SHARE_PRIOR = 2.0  # queries that are added to each class
 _BLOCKS = 5  # of a triangular matrix: products with the zeros above its diagonal are left out, 6/10 of all stay
 _TASKS = 16  # per block, so that their matrices stay in a core's cache
 _SMALL = 48  # size of matrices that are inverted as a whole
-# A ridge, relative to the largest inner product times the precision and at least _LEAST_RIDGE, keeps the factor of
-# coinciding points from dividing by zero.
-_RIDGE, _LEAST_RIDGE = 1e2, 1e-30
+_RIDGE, _LEAST_RIDGE = 1e2, 1e-30  # times the largest inner product and eps, and at least: for coinciding points
 # p(t) = a t + b t^3 + c t^5, one after the other: each is as near to 1 as possible on the range that the last one maps
 # [0.005, 1] to. The error of |t| is at most 6e-4, near t = 0.
 _SIGN_STEPS = (
@@ -100,24 +98,17 @@ def _rounds(points: Points, whitened: Array, uniform: bool) -> tuple[Array, Arra
         logs = log_softmax(_MEANS_TEMPERATURE * nearness[:, :, s:], axis=1)
         shares = xp.concat([given, xp.exp(logs)], axis=2)
     for _ in range(_ROUNDS):
-        logs = log_softmax(_logits(scaled, shares, s, uniform)[:, :, s:], axis=1)
+        nearness, counts = _nearness(scaled, shares, _MEAN_PRIOR)
+        logits = _TEMPERATURE * nearness - 0.5 * (shares.shape[1] - 1) / counts
+        if not uniform:  # without the digamma of all classes' mass, which changes no responsibility
+            logits = logits + digamma(_SHARE_PRIOR + xp.sum(shares[:, :, s:], axis=2, keepdims=True))
+        logs = log_softmax(logits[:, :, s:], axis=1)
         shares = xp.concat([given, xp.exp(logs)], axis=2)
     return logs, (shares @ x) / xp.sum(shares, axis=2, keepdims=True)
 
 
 # the result is the log-responsibilities of unlabelled points (b, c, n - s) and the class means (b, c, d)
 LOOP = Loop("variational", (fused_cpu(_compiled, "rounds"), batched(_batched)))
-
-
-def _logits(gram: Array, shares: Array, s: int, uniform: bool) -> Array:
-    """Logits of the new responsibilities (b, c, n), given the shares of the last round."""
-    xp = namespace(gram)
-    nearness, counts = _nearness(gram, shares, _MEAN_PRIOR)
-    logits = _TEMPERATURE * nearness - 0.5 * (shares.shape[1] - 1) / counts
-    if uniform:
-        return logits
-    # without the digamma of all classes' mass, which changes no responsibility
-    return logits + digamma(_SHARE_PRIOR + xp.sum(shares[:, :, s:], axis=2, keepdims=True))
 
 
 def _nearness(gram: Array, shares: Array, prior: float) -> tuple[Array, Array]:
@@ -136,8 +127,7 @@ def _scaled_gram(gram: Array, inverse: Array) -> Array:
     """Inner products (b, n, n) after each principal direction was scaled by min(1 / standard deviation of base, 5).
 
     With G = x x' and the inverse B = x S^-1 x' this is the smaller of B and 25 G in their common eigenvectors,
-    (B + 25 G - |B - 25 G|) / 2. Relative to B + 25 G the difference has eigenvalues between -1 and 1, so that it is
-    well scaled.
+    (B + 25 G - |B - 25 G|) / 2. Relative to B + 25 G the difference is well scaled: eigenvalues are between -1 and 1.
     """
     xp = namespace(gram)
     n = gram.shape[-1]

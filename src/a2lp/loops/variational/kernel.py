@@ -186,8 +186,7 @@ def _round(bayes, work, s, c, uniform, floats):
 def solve_tasks(points, whitened, places, codes, floats, steps, rounds, uniform, logs, means, work):
     """All tasks, one after the other; logs (b, c, n - s) and means (b, cr, dp) are filled.
 
-    points (b, nr, dp), padded with zeros; whitened (m, d); places (b, n): each task's rows of it; codes (b, s);
-    steps (k, 3): ``_SIGN_STEPS``.
+    points (b, nr, dp), padded; whitened (m, d); places (b, n): each task's rows of it; codes (b, s); steps (k, 3).
     """
     X, gram, total, _, _, _, _, _, shares, _, cross, by_point = work
     (b, n), s, c, d = places.shape, codes.shape[1], logs.shape[1], whitened.shape[1]
