@@ -1,17 +1,19 @@
-"""The errors of this library. Every message names the value, the rule it breaks and the remedy.
+"""The errors of this library.
 
-A2LPError
-├── InputError (ValueError)          a value that cannot be used
-│   ├── ShapeError                   arrays whose shapes do not fit together
-│   ├── ClassTooSmallError           a class with fewer examples than a task needs
-│   └── UnknownNameError             a name that is not in a table; lists the nearest ones
-├── FeatureFileError (OSError)       a file that cannot be read or written
-├── WeightsFileError (OSError)       weights that cannot be read or written, or do not fit the network
-├── DatasetError (OSError)           files that are not laid out as a set of images should be
-│   └── CorruptImageError            one image that cannot be decoded
-└── MissingExtraError (ImportError)  an optional dependency that is not installed
+Every message names the value, the rule it breaks and the remedy::
 
-A2LPWarning (UserWarning)            something was adjusted, and the message says what
+    A2LPError
+    ├── InputError (ValueError)          a value that cannot be used
+    │   ├── ShapeError                   arrays whose shapes do not fit together
+    │   ├── ClassTooSmallError           a class with fewer examples than a task needs
+    │   └── UnknownNameError             a name that is not in a table; lists the nearest ones
+    ├── FeatureFileError (OSError)       a file that cannot be read or written
+    ├── WeightsFileError (OSError)       weights that cannot be read or written, or do not fit the network
+    ├── DatasetError (OSError)           files that are not laid out as a set of images should be
+    │   └── CorruptImageError            one image that cannot be decoded
+    └── MissingExtraError (ImportError)  an optional dependency that is not installed
+
+    A2LPWarning (UserWarning)            something was adjusted, and the message says what
 """
 
 from __future__ import annotations
