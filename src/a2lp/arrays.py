@@ -99,11 +99,11 @@ def digamma(x: Array) -> Array:
     return xp.log(x) - 0.5 / x - series - below
 
 
-def one_hot(codes: Array, n_classes: int, dtype: Any) -> Array:
-    """Rows of zeros with a one at ``codes``, of shape ``(*codes.shape, n_classes)``."""
+def one_hot(codes: Array, n_classes: int, dtype: Any, axis: int = -1) -> Array:
+    """Zeros with a one at ``codes`` along a new last axis, or the middle one, ``axis=1``, of three."""
     xp = namespace(codes)
     classes = xp.arange(n_classes, dtype=codes.dtype, device=device(codes))
-    return xp.astype(codes[..., None] == classes, dtype)
+    return xp.astype(xp.expand_dims(codes, axis=axis) == (classes if axis == -1 else classes[:, None]), dtype)
 
 
 def cholesky_solve(factor: Array, right: Array) -> Array:

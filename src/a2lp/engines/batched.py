@@ -60,14 +60,6 @@ class _Forward(NamedTuple):
     z: Array  # (b, n, c)
 
 
-def _fix(points: Points, settings: Settings) -> _Fixed:
-    rest, m, n = points.rest, points.rest.shape[1], points.vectors.shape[1]
-    xp, k = namespace(rest), min(settings.n_neighbors, n - 1)
-    sim = similarities(rest)
-    best = sim if k >= m else xp.sort(sim, axis=-1)[..., m - k :]
-    return _Fixed(rest, sim, best, points.all_labels, xp.eye(n, dtype=rest.dtype, device=device(rest)), k)
-
-
 def _forward(anchors: Array, fixed: _Fixed, settings: Settings) -> _Forward:
     xp = namespace(anchors)
     s, k = anchors.shape[1], fixed.k
@@ -98,26 +90,26 @@ def _gradient(anchors: Array, fixed: _Fixed, forward: _Forward, dz: Array, setti
     pairs = xp.concat([adjoint[:, :s, :], z[:, :s, :]], axis=2) @ xp.matrix_transpose(xp.concat([z, adjoint], axis=2))
     d_weight = settings.alpha * scale[:, :s, None] * scale[:, None, :] * pairs
     d_weight = d_weight + d_degree[:, :s, None] + d_degree[:, None, :]  # (b, s, n)
-    coefficient = forward.share * _slope(forward.sim, settings.gamma) * d_weight
-    return coefficient[:, :, :s] @ anchors + coefficient[:, :, s:] @ fixed.rest
-
-
-def _slope(x: Array, gamma: float) -> Array:
-    """d[x]_+^gamma / dx, zero at zero."""
-    xp = namespace(x)
+    sim, gamma = forward.sim, settings.gamma
     if gamma == 3:
-        return 3 * x * x
-    positive = x > 0
-    return xp.where(positive, gamma * xp.where(positive, x, xp.ones_like(x)) ** (gamma - 1), xp.zeros_like(x))
+        slope = 3 * sim * sim
+    else:  # zero at zero
+        positive = sim > 0
+        slope = xp.where(
+            positive, gamma * xp.where(positive, sim, xp.ones_like(sim)) ** (gamma - 1), xp.zeros_like(sim)
+        )
+    coefficient = forward.share * slope * d_weight
+    return coefficient[:, :, :s] @ anchors + coefficient[:, :, s:] @ fixed.rest
 
 
 def _solve(points: Points, settings: Settings, callback: Callback | None, tasks: slice) -> Result:
     """Algorithm 1 for a chunk of tasks."""
-    xp = namespace(points.vectors)
-    b, s, _ = points.support.shape
-    where = device(points.vectors)
-    fixed = _fix(points, settings)
-    anchors = points.support
+    anchors, rest = points.support, points.rest
+    xp, where = namespace(anchors), device(anchors)
+    (b, s, _), m = anchors.shape, rest.shape[1]
+    k, sim = min(settings.n_neighbors, s + m - 1), similarities(rest)
+    best = sim if k >= m else xp.sort(sim, axis=-1)[..., m - k :]
+    fixed = _Fixed(rest, sim, best, points.all_labels, xp.eye(s + m, dtype=rest.dtype, device=where), k)
     optimizer = settings.make_optimizer()
     state: Moments | None = optimizer.init(anchors)
     active = xp.ones((b,), dtype=xp.bool, device=where)

@@ -60,10 +60,7 @@ class Points(NamedTuple):
     @property
     def memberships(self) -> Array:
         """The same with the classes as rows (b, c, s + q + u)."""
-        codes = self._all_codes
-        xp = namespace(codes)
-        classes = xp.arange(self.n_classes, dtype=codes.dtype, device=device(codes))
-        return xp.astype(classes[:, None] == codes[:, None, :], self.vectors.dtype)
+        return one_hot(self._all_codes, self.n_classes, self.vectors.dtype, axis=1)
 
     @property
     def _all_codes(self) -> Array:

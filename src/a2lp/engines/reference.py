@@ -27,9 +27,10 @@ class Graph(NamedTuple):
     system: F64  # (n, n)  I - alpha S
 
 
-def build_graph(V: F64, k: int, gamma: float, alpha: float) -> Graph:
+def build_graph(V: F64, settings: Settings) -> Graph:
     """Eq. 1 to 3, and the matrix of eq. 5."""
     n = len(V)
+    k = min(settings.n_neighbors, n - 1)
     sim = np.maximum(V @ V.T, 0)  # (n, n)
     np.fill_diagonal(sim, -1)  # i != j in eq. 1
     mask = np.zeros((n, n))
@@ -42,22 +43,20 @@ def build_graph(V: F64, k: int, gamma: float, alpha: float) -> Graph:
         mask[i, above] = 1
         mask[i, tied[: k - above.sum()]] = 1  # ties go to the lower index
     np.fill_diagonal(sim, 0)
-    A = mask * sim**gamma  # (n, n)  eq. 1
+    A = mask * sim**settings.gamma  # (n, n)  eq. 1
     W = (A + A.T) / 2
     D = W.sum(axis=1) + DEGREE_OFFSET  # (n,)  eq. 3, of W: the paper's calligraphic W there is a slip
     S = W / np.sqrt(np.outer(D, D))  # (n, n)  eq. 2
-    return Graph(sim, mask, D, np.eye(n) - alpha * S)
+    return Graph(sim, mask, D, np.eye(n) - settings.alpha * S)
 
 
-def anchor_gradient(
-    V: F64, Y: F64, Z: F64, H: F64, graph: Graph, factor: Any, s: int, gamma: float, alpha: float
-) -> F64:
+def anchor_gradient(V: F64, Y: F64, Z: F64, H: F64, graph: Graph, factor: Any, s: int, settings: Settings) -> F64:
     """dL/dV of the s anchors from H = dL/dZ, through eq. 5, 2 and 1; the mask is a constant of the step."""
-    D = graph.degrees
+    D, gamma = graph.degrees, settings.gamma
     adjoint = scipy.linalg.cho_solve(factor, H)  # (n, c)  the system is symmetric
     # alpha S Z = Z - Y and alpha S adjoint = adjoint - H spare two products with S
     dD = -((adjoint * (Z - Y)).sum(axis=1) + (Z * (adjoint - H)).sum(axis=1)) / (2 * D)  # (n,)
-    dW = alpha * (adjoint @ Z.T) / np.sqrt(np.outer(D, D)) + dD[:, None]  # (n, n)
+    dW = settings.alpha * (adjoint @ Z.T) / np.sqrt(np.outer(D, D)) + dD[:, None]  # (n, n)
     dA = (dW + dW.T) / 2
     slope = np.where(graph.sim > 0, gamma * np.where(graph.sim > 0, graph.sim, 1.0) ** (gamma - 1), 0.0)
     dG = dA * graph.mask * slope  # (n, n)
@@ -67,13 +66,13 @@ def anchor_gradient(
 
 def solve_task(V: F64, Y: F64, s: int, settings: Settings, callback: Callback | None, index: int) -> Result:
     """Algorithm 1 for one task: V (n, d) has the anchors first, Y (n, c) is that of eq. 4."""
-    V, k = V.copy(), min(settings.n_neighbors, len(V) - 1)
+    V = V.copy()
     optimizer = settings.make_optimizer()
     state = optimizer.init(V[:s])
     losses, converged, taken = [], False, settings.steps
     loss_tol, grad_tol = settings.tolerances
     for step in range(settings.steps + 1):
-        graph = build_graph(V, k, settings.gamma, settings.alpha)
+        graph = build_graph(V, settings)
         factor = scipy.linalg.cho_factor(graph.system, lower=True)
         Z = scipy.linalg.cho_solve(factor, Y)  # (n, c)  eq. 5
         if step == settings.steps:
@@ -83,7 +82,7 @@ def solve_task(V: F64, Y: F64, s: int, settings: Settings, callback: Callback | 
         if callback is not None:
             callback(Step(step, slice(index, index + 1), V[None, :s].copy(), np.asarray(value), Z[None]))
         H = np.concatenate([d_anchors[0], np.zeros_like(Z[s:]) if d_rest is None else d_rest[0]])  # (n, c)
-        gradient = anchor_gradient(V, Y, Z, H, graph, factor, s, settings.gamma, settings.alpha)  # (s, d)
+        gradient = anchor_gradient(V, Y, Z, H, graph, factor, s, settings)  # (s, d)
         if settings.renormalize:  # the gradient of a cosine has no radial part
             gradient = gradient - (gradient * V[:s]).sum(axis=1, keepdims=True) * V[:s]
         if losses[-1] <= loss_tol or np.abs(gradient).max() <= grad_tol:

@@ -71,18 +71,11 @@ class A2LPEM(LoopMethod):
     local_whitening: bool | None = flag(None, "None is True with preprocess='whiten'.")
 
     def _solve(self, points: Points, callback: Callback | None = None) -> Outcome:
-        ran = self._run(points, self._settings, callback)
-        s = points.codes.shape[1]
-        queries = namespace(points.vectors).matrix_transpose(ran.result.shares[:, :, s : s + points.n_query])
-        return scored(log_scores(queries, self.tau), ran=ran, anchors=ran.result.means)
-
-    @property
-    def _settings(self) -> em.Settings:
         local = self.preprocess == "whiten" if self.local_whitening is None else self.local_whitening
         whitened = self.preprocess == "whiten" or local
         temperature, alpha = _UNIFORM if self.uniform else _WHITENED if whitened else _ESTIMATED
         weight = 1.0 if whitened and self.share_weight is None else self.share_weight
-        return em.Settings(
+        settings = em.Settings(
             rooted=self.preprocess == "none",
             local_whitening=local,
             n_neighbors=self.n_neighbors,
@@ -94,3 +87,6 @@ class A2LPEM(LoopMethod):
             share_weights=(-_REACH, _REACH) if weight is None else (weight, weight),
             uniform=self.uniform,
         )
+        ran, s = self._run(points, settings, callback), points.codes.shape[1]
+        queries = namespace(points.vectors).matrix_transpose(ran.result.shares[:, :, s : s + points.n_query])
+        return scored(log_scores(queries, self.tau), ran=ran, anchors=ran.result.means)

@@ -116,7 +116,7 @@ class ILPC(Method):
         cosines = (state.labels @ state.gram) / xp.sum(state.labels, axis=-1, keepdims=True)
         plan = plan * (1.0 + _TOLERANCE * cosines)
         is_rest = state.rest[:, None, :] > 0  # (b, 1, n)
-        found = xp.matrix_transpose(one_hot(xp.argmax(plan, axis=1), c, plan.dtype)) * state.rest[:, None, :]
+        found = one_hot(xp.argmax(plan, axis=1), c, plan.dtype, axis=1) * state.rest[:, None, :]
         losses = _cleaning_losses(state.gram, state.labels, state.labels + found, self.steps)[:, None, :]
         ease = xp.where(found > 0, -losses, -xp.inf)  # (b, c, n)
         easiest = (found > 0) & (ease >= kth_largest(ease, min(self.n_best, n)))

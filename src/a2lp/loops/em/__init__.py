@@ -147,16 +147,6 @@ def _share_weight(mass: Array, settings: Settings) -> Array:
     return equal_weight + (unequal_weight - equal_weight) * xp.clip(unequal / UNEQUAL, max=1.0)
 
 
-LOOP = Loop(
-    "em",
-    (
-        fused_cpu(_compiled, "rounds"),
-        Engine(
-            "fused_cuda",
-            partial(_solve, cuda_rounds),
-            "tensors on a GPU: all rounds of all tasks in one launch",
-            fused_cuda.refusal,
-        ),
-        batched(partial(_solve, batched_rounds)),
-    ),
-)
+_CUDA_REASON = "tensors on a GPU: all rounds of all tasks in one launch"
+_CUDA = Engine("fused_cuda", partial(_solve, cuda_rounds), _CUDA_REASON, fused_cuda.refusal)
+LOOP = Loop("em", (fused_cpu(_compiled, "rounds"), _CUDA, batched(partial(_solve, batched_rounds))))
