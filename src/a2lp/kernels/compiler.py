@@ -41,10 +41,7 @@ _MOST_FOLDERS = 8
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Decorate a function that Python calls: compiled at its first call, later loaded from the cache.
-
-    ``options`` are numba's, beside those that all kernels share.
-    """
+    """Decorate a function that Python calls: compiled at its first call with numba's options, then cached."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         dispatcher = numba.njit(**_COMMON | {"fastmath": FAST} | options)(function)

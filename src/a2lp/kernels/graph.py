@@ -35,15 +35,11 @@ def _scan(typingctx, bits, start, length, limit):
         values = load(builder, vector, base, builder.add(start, loop.index))
         reached = builder.icmp_signed(">=", values, wide)
         kept, other = builder.select(reached, values, most), builder.select(reached, least, values)
-        totals = loop.close(
-            [
-                builder.sub(count, builder.sext(reached, vector)),
-                builder.select(builder.icmp_signed("<", kept, low), kept, low),
-                builder.select(builder.icmp_signed(">", other, high), other, high),
-            ]
-        )
+        count = builder.sub(count, builder.sext(reached, vector))
+        low = builder.select(builder.icmp_signed("<", kept, low), kept, low)
+        high = builder.select(builder.icmp_signed(">", other, high), other, high)
         found = []
-        for name, total in zip(("add", "smin", "smax"), totals, strict=True):
+        for name, total in zip(("add", "smin", "smax"), loop.close([count, low, high]), strict=True):
             value = call(builder, f"vector.reduce.{name}", integer, [total])
             found.append(builder.sext(value, ir.IntType(64)) if width < 64 else value)
         return context.make_tuple(builder, signature.return_type, found)
