@@ -27,36 +27,31 @@ if TYPE_CHECKING:
     from a2lp.tasks.lists import TaskList as TaskList
     from a2lp.tasks.samplers import draw as draw
 
-_WHERE = {
-    "A2LPClassifier": "a2lp.estimators",
-    "A2LPError": "a2lp.errors",
-    "A2LPWarning": "a2lp.errors",
-    "BaseStatistics": "a2lp.features.statistics",
-    "ImprintingClassifier": "a2lp.estimators",
-    "LabelPropagationClassifier": "a2lp.estimators",
-    "Method": "a2lp.methods.base",
-    "Pool": "a2lp.pool.session",
-    "PoolClassifier": "a2lp.estimators",
-    "Prediction": "a2lp.tasks.batch",
-    "PrototypicalClassifier": "a2lp.estimators",
-    "TaskBatch": "a2lp.tasks.batch",
-    "TaskList": "a2lp.tasks.lists",
-    "create": "a2lp.methods.registry",
-    "draw": "a2lp.tasks.samplers",
-    "label": "a2lp.labelling.classify",
-    "list_methods": "a2lp.methods.registry",
-    "load": "a2lp.features.files",
+_NAMES = {
+    "errors": ("A2LPError", "A2LPWarning"),
+    "estimators": ("A2LPClassifier", "ImprintingClassifier", "LabelPropagationClassifier")
+    + ("PoolClassifier", "PrototypicalClassifier"),
+    "features.files": ("load",),
+    "features.statistics": ("BaseStatistics",),
+    "labelling.classify": ("label",),
+    "methods.base": ("Method",),
+    "methods.registry": ("create", "list_methods"),
+    "pool.session": ("Pool",),
+    "tasks.batch": ("Prediction", "TaskBatch"),
+    "tasks.lists": ("TaskList",),
+    "tasks.samplers": ("draw",),
 }
+_MODULES = {name: f"a2lp.{module}" for module, names in _NAMES.items() for name in names}
 
-__all__ = ["__version__", "bench", *_WHERE]
+__all__ = ["__version__", "bench", *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
     if name == "bench":
         return import_module("a2lp.bench")
-    if name not in _WHERE:
+    if name not in _MODULES:
         raise AttributeError(f"module 'a2lp' has no attribute {name!r}")
-    return getattr(import_module(_WHERE[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -1,6 +1,6 @@
-"""The array-API shim: the few operations that the standard does not have, for any array library.
+"""Operations that the array API standard does not have, for any array library.
 
-A library is recognised by the arrays that come in; nothing is imported for the user.
+The library is that of the arrays passed in; none is imported for the user.
 """
 
 from __future__ import annotations
@@ -10,19 +10,22 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from array_api_compat import array_namespace, device, is_numpy_namespace, is_torch_namespace
+from array_api_compat import array_namespace, is_numpy_namespace, is_torch_namespace
+from array_api_compat import device as device
 
 from a2lp.errors import InputError
 
 Array = Any
 Namespace = Any
+is_numpy, is_torch = is_numpy_namespace, is_torch_namespace
 
-_COMPARED = 256  # rows at a time
-_MOSTLY_DISTINCT = 0.8  # of the rows: looking the others up costs a tenth of multiplying them
+DIGAMMA_SHIFT = 8  # recurrences, after which the error of the asymptotic series is 1e-11
+_COMPARED_ROWS = 256  # at a time, so that they stay in the cache
+_MOSTLY_DISTINCT = 0.8  # share of the rows above which there is too little to save
 
 
 def namespace(*arrays: Array) -> Namespace:
-    """The array-API namespace of some arrays; lists and scalars count as NumPy."""
+    """The array-API namespace of some arrays; None is ignored."""
     known = [a for a in arrays if a is not None]
     try:
         return array_namespace(*known)
@@ -34,23 +37,13 @@ def namespace(*arrays: Array) -> Namespace:
         ) from error
 
 
-def is_numpy(xp: Namespace) -> bool:
-    """Whether a namespace is NumPy's."""
-    return bool(is_numpy_namespace(xp))
-
-
-def is_torch(xp: Namespace) -> bool:
-    """Whether a namespace is torch's."""
-    return bool(is_torch_namespace(xp))
-
-
 def on_host(x: Array) -> bool:
-    """Whether an array lives in the processor's own memory."""
+    """Whether an array is in the CPU's memory."""
     return "cpu" in str(device(x)).lower()
 
 
 def to_numpy(x: Array) -> np.ndarray[Any, Any]:
-    """A NumPy copy or view of any array, moved to the host where it must be."""
+    """A NumPy copy or view of any array, moved to the CPU where needed."""
     if isinstance(x, np.ndarray):
         return x
     if hasattr(x, "detach"):  # a torch tensor, possibly on a device or with a gradient
@@ -59,7 +52,7 @@ def to_numpy(x: Array) -> np.ndarray[Any, Any]:
 
 
 def like(x: Any, reference: Array, dtype: Any = None) -> Array:
-    """NumPy values as an array of the library and device of ``reference``."""
+    """NumPy values as an array of the library and on the device of ``reference``."""
     xp = namespace(reference)
     if is_numpy(xp):
         return np.asarray(x, dtype=dtype)
@@ -67,12 +60,12 @@ def like(x: Any, reference: Array, dtype: Any = None) -> Array:
 
 
 def largest_safe(dtype: Any) -> float:
-    """The largest entry whose square, summed over many dimensions, stays in the range of a floating type."""
+    """The largest entry whose square, summed over many dimensions, does not overflow in a floating type."""
     return 1e150 if "float64" in str(dtype) else 1e15
 
 
 def kth_largest(x: Array, k: int) -> Array:
-    """The ``k``-th largest value along the last axis (k = 1: the largest), with that axis kept."""
+    """The ``k``-th largest value along the last axis (k = 1: the largest), keeping that axis."""
     xp = namespace(x)
     n = x.shape[-1]
     if is_numpy(xp):
@@ -82,18 +75,35 @@ def kth_largest(x: Array, k: int) -> Array:
     return xp.sort(x, axis=-1)[..., n - k : n - k + 1]
 
 
-def softmax(x: Array) -> Array:
-    """Softmax along the last axis, shifted so that nothing overflows."""
+def softmax(x: Array, axis: int = -1) -> Array:
+    """Softmax along an axis, shifted so that nothing overflows."""
     xp = namespace(x)
-    e = xp.exp(x - xp.max(x, axis=-1, keepdims=True))
-    return e / xp.sum(e, axis=-1, keepdims=True)
+    e = xp.exp(x - xp.max(x, axis=axis, keepdims=True))
+    return e / xp.sum(e, axis=axis, keepdims=True)
 
 
-def one_hot(codes: Array, n_classes: int, dtype: Any) -> Array:
-    """Rows of zeros with a one at ``codes``; shape ``(*codes.shape, n_classes)``."""
+def log_softmax(x: Array, axis: int = -1) -> Array:
+    """Logarithms of the softmax along an axis; finite where the softmax is rounded to zero."""
+    xp = namespace(x)
+    x = x - xp.max(x, axis=axis, keepdims=True)
+    return x - xp.log(xp.sum(xp.exp(x), axis=axis, keepdims=True))
+
+
+def digamma(x: Array) -> Array:
+    """The derivative of log gamma, for x > 0."""
+    xp = namespace(x)
+    below = xp.sum(1.0 / (x[..., None] + xp.arange(DIGAMMA_SHIFT, dtype=x.dtype, device=device(x))), axis=-1)
+    x = x + DIGAMMA_SHIFT
+    inverse = 1.0 / (x * x)
+    series = inverse * (1 / 12 - inverse * (1 / 120 - inverse * (1 / 252 - inverse * (1 / 240 - inverse / 132))))
+    return xp.log(x) - 0.5 / x - series - below
+
+
+def one_hot(codes: Array, n_classes: int, dtype: Any, axis: int = -1) -> Array:
+    """Zeros with a one at ``codes`` along a new last axis, or the middle one, ``axis=1``, of three."""
     xp = namespace(codes)
     classes = xp.arange(n_classes, dtype=codes.dtype, device=device(codes))
-    return xp.astype(codes[..., None] == classes, dtype)
+    return xp.astype(xp.expand_dims(codes, axis=axis) == (classes if axis == -1 else classes[:, None]), dtype)
 
 
 def cholesky_solve(factor: Array, right: Array) -> Array:
@@ -114,39 +124,40 @@ def chunks(total: int, size: int) -> Iterator[slice]:
 
 
 def distinct_rows(rows: Array) -> tuple[Array, Array | None]:
-    """Distinct rows of a NumPy array, and for each row which of them it is; where most are distinct, all, and None.
+    """Distinct rows of a NumPy array and each row's index among them; all rows and None if most are distinct.
 
-    Tasks are often drawn from one pool: what is done to a row then need not be done for every task that has it.
+    Tasks are often drawn from one pool, so that the same vectors occur in many tasks and can be transformed once.
     """
     keys = np.stack([np.sum(rows, axis=1), rows[:, 0]], axis=1).astype(np.float32).view(np.uint64)[:, 0]
-    _, first, place = np.unique(keys, return_index=True, return_inverse=True)
+    _, first, index = np.unique(keys, return_index=True, return_inverse=True)
     if len(first) > _MOSTLY_DISTINCT * len(rows):
         return rows, None
-    found = rows[first]
-    # a few at a time: what is looked up stays in the cache
-    if not all(np.array_equal(found[place[part]], rows[part]) for part in chunks(len(rows), _COMPARED)):
+    distinct = rows[first]
+    if not all(np.array_equal(distinct[index[part]], rows[part]) for part in chunks(len(rows), _COMPARED_ROWS)):
         return rows, None
-    return found, place
+    return distinct, index
 
 
 def collect(total: int, parts: Iterable[Any]) -> Any:
-    """NamedTuples of consecutive blocks of tasks as one of all, field by field; None and text are taken from the first.
+    """Join NamedTuples of consecutive blocks of tasks, field by field; None and text are taken from the first.
 
-    Each block is put in its place and let go, so that memory never holds the whole twice.
+    Each block is copied and freed before the next one is computed, so that memory never holds everything twice.
     """
+
+    def allocate(x: Any) -> Any:
+        if x is None or isinstance(x, str):
+            return x
+        return namespace(x).empty((total, *x.shape[1:]), dtype=x.dtype, device=device(x))
+
     whole, start = None, 0
     for part in parts:
         stop = start + part[0].shape[0]
         if whole is None:
             if stop == total:
                 return part
-            whole = type(part)(*(x if x is None or isinstance(x, str) else _room(total, x) for x in part))
-        for place, x in zip(whole, part, strict=True):
+            whole = type(part)(*map(allocate, part))
+        for field, x in zip(whole, part, strict=True):
             if not (x is None or isinstance(x, str)):
-                place[start:stop, ...] = x
+                field[start:stop, ...] = x
         start = stop
     return whole
-
-
-def _room(total: int, x: Array) -> Array:
-    return namespace(x).empty((total, *x.shape[1:]), dtype=x.dtype, device=device(x))

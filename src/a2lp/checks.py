@@ -1,7 +1,4 @@
-"""Checks of parameters, and how values appear in messages.
-
-Every ``require_*`` raises the same kind of error: the value, the rule that it breaks, the remedy.
-"""
+"""Checks of parameters, and values in messages. Errors name the value, the rule that it breaks, and the remedy."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ def shown(value: Any) -> str:
 
 
 def listed(names: Iterable[Any], most: int = 12) -> str:
-    """Names for a message, the first dozen of them."""
+    """Names for a message, the first ``most`` of them."""
     names = [str(name) for name in names]
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return (", ".join(f"`{name[:_SHOWN]}`" for name in names[:most]) or "nothing") + more
@@ -67,8 +64,7 @@ def require_betas(name: str, value: Any) -> None:
         require_number(name, beta, "at least 0 and below 1, each", lambda v: 0 <= v < 1, remedy)
 
 
-# Fields of frozen dataclasses whose values are checked by ``check_fields``: constraints as data. None is allowed where
-# it is the default. A subclass that changes the default alone keeps the check.
+# of the fields of frozen dataclasses; None is allowed where it is the default, and subclasses may change the default
 RULES: dict[str, Callable[[Any], bool]] = {
     "finite": lambda v: True,
     "positive": lambda v: v > 0,
@@ -82,30 +78,26 @@ RULES: dict[str, Callable[[Any], bool]] = {
 
 def number(default: Any, rule: str, remedy: str) -> Any:
     """A field that holds a number under one of ``RULES``."""
-    return _checked(default, lambda name, value: require_number(name, value, rule, RULES[rule], remedy))
+    return checked(default, lambda name, value: require_number(name, value, rule, RULES[rule], remedy))
 
 
 def whole(default: Any, least: int, remedy: str) -> Any:
     """A field that holds an integer of at least ``least``."""
-    return _checked(default, lambda name, value: require_whole(name, value, least, remedy))
+    return checked(default, lambda name, value: require_whole(name, value, least, remedy))
 
 
 def choice(default: str, known: Iterable[str]) -> Any:
     """A field that holds one of some names."""
-    return _checked(default, lambda name, value: require_name(name, value, known))
+    return checked(default, lambda name, value: require_name(name, value, known))
 
 
 def flag(default: Any, remedy: str) -> Any:
     """A field that is True or False."""
-    return _checked(default, lambda name, value: require_flag(name, value, remedy))
+    return checked(default, lambda name, value: require_flag(name, value, remedy))
 
 
-def adam_betas() -> Any:
-    """A field that holds the two decay rates of Adam."""
-    return _checked((0.9, 0.999), require_betas)
-
-
-def _checked(default: Any, check: Callable[[str, Any], None]) -> Any:
+def checked(default: Any, check: Callable[[str, Any], None]) -> Any:
+    """A field with a check of its own."""
     return field(default=default, metadata={"check": check, "optional": default is None})
 
 
@@ -113,7 +105,7 @@ def check_fields(instance: Any) -> None:
     """Check all fields of a frozen dataclass; NumPy's scalars become plain numbers."""
     for name in (each.name for each in fields(instance)):
         value = getattr(instance, name)
-        if isinstance(value, np.generic):  # beside float32 arrays they would widen everything
+        if isinstance(value, np.generic):  # with float32 arrays they would make float64 ones
             value = value.item()
             object.__setattr__(instance, name, value)
         declared = (vars(kind).get("__dataclass_fields__", {}).get(name) for kind in type(instance).__mro__)

@@ -1,4 +1,4 @@
-"""How many cores this process may use, and work spread over them: threads, since the work releases the GIL."""
+"""The number of cores that this process may use, and work in parallel: in threads, since the work releases the GIL."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from types import SimpleNamespace
+from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -23,7 +24,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def count() -> int:
-    """Cores that this process may use: ``A2LP_CORES`` where it is set, else its affinity and its container's quota."""
+    """Cores that this process may use: ``A2LP_CORES`` if it is set, else by its affinity and its container's quota."""
     chosen = os.environ.get("A2LP_CORES")
     if chosen:
         if not (chosen.isascii() and chosen.isdigit() and int(chosen) > 0):
@@ -46,64 +47,44 @@ def _quota() -> int | None:
         return None
 
 
-class _Blas:
-    """BLAS at one thread while anybody needs that, and back at what it was after the last one."""
+_blas = SimpleNamespace(lock=threading.Lock(), users=0, limiter=None, controller=None, n_modules=0)
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
-        self._limiter: Any = None
-        self._controller: Any = None
-        self._seen = 0
 
-    def enter(self) -> None:
-        with self._lock:
-            self._users += 1
-            if self._users == 1:
-                _in_a_thread(self._limit)
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Limit BLAS and OpenMP to one thread; the last of several concurrent users restores the original limits."""
+    with _blas.lock:
+        _blas.users += 1
+        if _blas.users == 1:
+            _in_a_thread(_limit_blas)
+    try:
+        yield
+    finally:
+        with _blas.lock:
+            _blas.users -= 1
+            if _blas.users == 0:
+                _in_a_thread(_blas.limiter.restore_original_limits)
 
-    def leave(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                _in_a_thread(self._limiter.restore_original_limits)
 
-    def _limit(self) -> None:
-        # looking for the libraries takes longer than a small task, and new ones come with new modules only
-        if self._seen != len(sys.modules):
-            self._controller, self._seen = ThreadpoolController(), len(sys.modules)
-        self._limiter = self._controller.limit(limits=1)
+def _limit_blas() -> None:
+    # finding the libraries takes longer than a small task, and only new modules load new ones
+    if _blas.n_modules != len(sys.modules):
+        _blas.controller, _blas.n_modules = ThreadpoolController(), len(sys.modules)
+    _blas.limiter = _blas.controller.limit(limits=1)
 
 
 def _in_a_thread(function: Callable[[], object]) -> None:
-    """Call it in a thread that then ends.
-
-    threadpoolctl lets no thread but the one that set a limit change it while that one lives; the last to leave is often
-    not the first to enter.
-    """
+    """Call it in a thread that then ends: while a thread that set a limit lives, no other thread can change it."""
     thread = threading.Thread(target=function)
     thread.start()
     thread.join()
 
 
-_BLAS = _Blas()
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Keep BLAS and OpenMP to one thread; several threads may ask for that at the same time."""
-    _BLAS.enter()
-    try:
-        yield
-    finally:
-        _BLAS.leave()
-
-
 def map_on_cores(function: Callable[[Item], Answer], items: Iterable[Item]) -> list[Answer]:
-    """``[function(item) for item in items]``, an item to a core.
+    """``[function(item) for item in items]``, one item per core.
 
-    BLAS keeps to one thread meanwhile: at the size of a task its threads cost more than they bring. An exception,
-    Ctrl-C too, drops what has not begun.
+    BLAS is limited to one thread meanwhile: for small tasks its threads cost more than they gain. An exception,
+    including Ctrl-C, cancels the items that have not begun.
     """
     items = list(items)
     pool = ThreadPoolExecutor(max(1, min(len(items), count())))
@@ -116,7 +97,7 @@ def map_on_cores(function: Callable[[Item], Answer], items: Iterable[Item]) -> l
 
 
 def map_tasks(solve: Callable[[int, Space], None], n_tasks: int, make_workspace: Callable[[], Space]) -> None:
-    """Call ``solve(task, workspace)`` for every task, a task to a core; each core makes its workspace once."""
+    """Call ``solve(task, workspace)`` for every task, one task per core; each core makes its workspace once."""
     own = threading.local()
 
     def one(task: int) -> None:

@@ -1,7 +1,6 @@
 """Methods as torch modules with the interface of the easyfsl package: support set in, query scores out.
 
-``process_support_set(images, labels)`` and then ``forward(images)``, so that code which evaluates such classifiers
-can evaluate these, too. Nothing is learned: no gradient flows through.
+Code that evaluates easyfsl classifiers can evaluate these, too. Nothing is trained, and there are no gradients.
 """
 
 from __future__ import annotations
@@ -26,15 +25,14 @@ class FewShotClassifier(nn.Module):  # type: ignore[misc]
     method : str
         One of ``a2lp.list_methods()``.
     backbone : torch.nn.Module, optional
-        Turns images into vectors (n, d), in the mode it is in: call ``eval()`` first. Without one, the images
-        must be vectors already.
+        Maps images to vectors (n, d); call its ``eval()`` first. Without one, the images must be vectors.
     **params
         The method's own parameters.
 
     Attributes
     ----------
     prediction : Prediction or None
-        The last prediction, as a batch of one task: labels, which queries were reached, steps, losses.
+        The last prediction, as a batch of one task.
 
     Examples
     --------
@@ -55,28 +53,17 @@ class FewShotClassifier(nn.Module):  # type: ignore[misc]
 
     @staticmethod
     def is_transductive() -> bool:
-        """Whether the queries of a task must come together; always so here."""
+        """Whether all queries of a task must be passed together; always True."""
         return True
 
     def process_support_set(self, support_images: Tensor, support_labels: Tensor) -> None:
-        """Set the labelled examples of a task.
-
-        Parameters
-        ----------
-        support_images : tensor (s, ...)
-        support_labels : tensor (s,)
-        """
+        """Set the labelled examples (s, ...) and (s,) of a task."""
         self._support = (self._embed("support", support_images), support_labels)
 
     def forward(self, query_images: Tensor) -> Tensor:
-        """Probabilities (q, c) of all queries of the task; columns are the support's labels, sorted.
+        """Probabilities (q, c) of all queries (q, ...) of the task; columns are the support's labels, sorted.
 
-        A query that no label reaches has a uniform row, whose argmax means nothing; ``prediction`` has its
-        label.
-
-        Parameters
-        ----------
-        query_images : tensor (q, ...)
+        A query that no label reaches has a uniform row, whose argmax is meaningless; ``prediction`` has its label.
         """
         if self._support is None:
             raise InputError("there is no support set yet. Call process_support_set(images, labels) first.")

@@ -1,4 +1,4 @@
-"""Which points are labelled: reading ``y`` as people write it."""
+"""Labels in ``y`` and which points are unlabelled, in all common notations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def encode_labels(y: Any, X: Any) -> tuple[NdArray, NdArray]:
         Labels: integers, whole floats, booleans or strings. -1, None, NaN (pandas' NA too) and "" mean
         unlabelled, so -1 can never be a class.
     X : array-like (n, ...)
-        What the labels belong to; only its length is looked at.
+        The labelled data; only its length is used.
     """
     values, missing = read_labels(y, X)
     if missing.all():
@@ -40,8 +40,7 @@ def encode_labels(y: Any, X: Any) -> tuple[NdArray, NdArray]:
 def read_labels(y: Any, X: Any) -> tuple[NdArray, NdArray]:
     """The labels as an array that sorts (n,), and which of them are missing (n,)."""
     if isinstance(y, list | tuple):
-        # left to itself, NumPy reads ["cat", nan] as two strings
-        y = np.array(y, dtype=object)
+        y = np.array(y, dtype=object)  # NumPy would read ["cat", nan] as two strings
     y = column_or_1d(y, warn=True)
     check_consistent_length(X, y)
     if y.dtype.kind not in "biufU":
@@ -57,10 +56,12 @@ def read_labels(y: Any, X: Any) -> tuple[NdArray, NdArray]:
 
 
 def _read_objects(y: NdArray) -> tuple[NdArray, NdArray]:
-    """Labels of an object array, as the plain array that they would be without the missing ones."""
+    """As ``read_labels``, for an object array; the labels get the type that they have without the missing ones."""
     missing = np.array([_is_missing(value) for value in y], dtype=bool)
     present = y[~missing].tolist()
-    kinds = sorted({_kind(value) for value in present})
+    kinds = sorted(
+        {"str" if isinstance(v, str) else "number" if isinstance(v, Real) else type(v).__name__ for v in present}
+    )
     if kinds not in ([], ["number"], ["str"]):
         raise InputError(
             f"Unknown label type: y holds labels of kind {' and '.join(kinds)}. Labels must be all strings "
@@ -71,10 +72,6 @@ def _read_objects(y: NdArray) -> tuple[NdArray, NdArray]:
     values = np.zeros(len(y), dtype=plain.dtype)
     values[~missing] = plain
     return values, missing
-
-
-def _kind(value: Any) -> str:
-    return "str" if isinstance(value, str) else "number" if isinstance(value, Real) else type(value).__name__
 
 
 def _is_missing(value: Any) -> bool:
@@ -97,7 +94,7 @@ def _check_discrete(labels: NdArray) -> None:
 
 
 def _warn_of_lost_marks(y: NdArray) -> None:
-    """Tell of 'nan' and '-1' among strings: NumPy writes them for a NaN or -1 in a list of strings."""
+    """Warn of 'nan' and '-1' among strings: NumPy writes them for a NaN or -1 in a list of strings."""
     for mark in ("nan", "-1"):
         if count := int((y == mark).sum()):
             warnings.warn(

@@ -1,10 +1,11 @@
-"""The stamp of a record: which software computed it, on which machine, from which commit, when."""
+"""The provenance of a record: software, machine, commit and date."""
 
 from __future__ import annotations
 
 import platform
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -18,35 +19,31 @@ from a2lp._version import __version__
 
 
 def stamp(device: str = "cpu") -> dict[str, Any]:
-    """Versions, hardware, commit and date of this moment."""
+    """Versions, hardware, commit, and the current date."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return {"versions": versions(), "hardware": hardware(device), "commit": commit(), "date": now}
 
 
 def versions() -> dict[str, str]:
-    """Versions of the packages that compute; numba and torch only where they were loaded."""
-    found = {
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "a2lp": __version__,
-    }
-    for name in ("numba", "torch"):
-        if name in sys.modules:
-            found[name] = str(sys.modules[name].__version__)
-    return found
+    """Versions of the packages that compute; numba and torch only if they are loaded."""
+    found = {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__}
+    loaded = [name for name in ("numba", "torch") if name in sys.modules]
+    return found | {"a2lp": __version__} | {name: str(sys.modules[name].__version__) for name in loaded}
 
 
 def hardware(device: str) -> dict[str, Any]:
-    """The processor, how many cores of it this process may use, and the device the arrays lived on."""
-    return {"cpu": _cpu_model(), "cores": cores.count(), "device": _device_name(device)}
+    """The processor, the number of its cores that this process may use, and the device of the arrays."""
+    torch = sys.modules.get("torch")
+    if device.startswith("cuda") and torch is not None:
+        device = f"{device} ({torch.cuda.get_device_name(device)})"
+    return {"cpu": _cpu_model(), "cores": cores.count(), "device": device}
 
 
 @cache
 def commit() -> str | None:
-    """The commit of the checkout that a2lp was imported from; None if it is none.
+    """The commit of the checkout that a2lp was imported from; None for an installed package.
 
-    ``-dirty`` is added where files that decide results were edited or are new: the package, the scripts of the
+    It ends in ``-dirty`` if files that decide results were edited or are new: the package, the scripts of the
     benchmarks, trained networks. Records and pages that a run writes do not count.
     """
     package = Path(__file__).resolve().parent
@@ -70,18 +67,8 @@ def checkout(root: Path) -> str | None:
 
 
 def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-def _device_name(device: str) -> str:
-    torch = sys.modules.get("torch")
-    if device.startswith("cuda") and torch is not None:
-        return f"{device} ({torch.cuda.get_device_name(device)})"
-    return device

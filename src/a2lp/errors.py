@@ -1,13 +1,13 @@
-"""What can go wrong, in one tree.
+"""The errors of this library.
 
-Every message names the value, the rule it broke and the remedy::
+Every message names the value, the rule it breaks and the remedy::
 
     A2LPError
     ├── InputError (ValueError)          a value that cannot be used
     │   ├── ShapeError                   arrays whose shapes do not fit together
     │   ├── ClassTooSmallError           a class with fewer examples than a task needs
     │   └── UnknownNameError             a name that is not in a table; lists the nearest ones
-    ├── FeatureFileError (OSError)       a file that cannot be read as what it should be
+    ├── FeatureFileError (OSError)       a file that cannot be read or written
     ├── WeightsFileError (OSError)       weights that cannot be read or written, or do not fit the network
     ├── DatasetError (OSError)           files that are not laid out as a set of images should be
     │   └── CorruptImageError            one image that cannot be decoded
@@ -39,17 +39,7 @@ class ClassTooSmallError(InputError):
 
 
 class UnknownNameError(InputError):
-    """A name that is not in a table.
-
-    Parameters
-    ----------
-    kind : str
-        What the name should have been, such as ``"method"``.
-    name : str
-        The name that was asked for.
-    known : iterable of str
-        The names there are.
-    """
+    """A name that is not among the ``known`` ones; ``kind`` is what it should name, such as ``"method"``."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
@@ -59,7 +49,7 @@ class UnknownNameError(InputError):
 
 
 class FeatureFileError(A2LPError, OSError):
-    """A file that cannot be read or written as what it should be."""
+    """A file that cannot be read or written."""
 
 
 class WeightsFileError(A2LPError, OSError):
@@ -71,15 +61,7 @@ class DatasetError(A2LPError, OSError):
 
 
 class CorruptImageError(DatasetError):
-    """One image that cannot be decoded.
-
-    Parameters
-    ----------
-    file : str
-        Its key in the set, which names it.
-    reason : str
-        What is wrong with it.
-    """
+    """One image that cannot be decoded: its key in the set, and the reason."""
 
     def __init__(self, file: str, reason: str) -> None:
         self.reason = reason
@@ -91,15 +73,7 @@ class CorruptImageError(DatasetError):
 
 
 class MissingExtraError(A2LPError, ImportError):
-    """An optional dependency is not installed.
-
-    Parameters
-    ----------
-    what : str
-        What needs it, such as ``"reading .parquet files"``.
-    package, extra : str
-        The missing package, and the extra of a2lp that brings it.
-    """
+    """``what`` needs a package that is not installed and comes with an ``extra`` of a2lp."""
 
     def __init__(self, what: str, package: str, extra: str) -> None:
         super().__init__(

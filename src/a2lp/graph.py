@@ -1,29 +1,30 @@
 """The nearest-neighbour graph of a task (eq. 1-3), dense and batched, for any array library.
 
-Points are the rows of ``points`` (b, n, d), of unit length unless they are adapted anchors: similarities are
-inner products, as in the authors' code, and equal the paper's cosines on the unit sphere.
+Similarities are inner products of points (b, n, d), as in the authors' code. They equal the paper's cosines for unit
+vectors, which all points but adapted anchors are.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from array_api_compat import device
+from a2lp.arrays import Array, device, kth_largest, namespace
 
-from a2lp.arrays import Array, kth_largest, namespace
-
-# Similarities closer than this many roundings are equal: a matrix product rounds those of two copies of a point
-# differently, and differently in every library.
+# Similarities closer than this many roundings are equal: matrix products round those of two copies of a point
+# differently, in every library in its own way.
 _TIE = 8
-DEGREE_OFFSET = 1e-12  # an isolated point then has a row of zeros instead of NaN
+DEGREE_OFFSET = 1e-12  # an isolated point then has a row of zeros, not NaN
 
 
 def similarities(points: Array) -> Array:
-    """Non-negative similarities [v_i . v_j]_+ (b, n, n); a point is no neighbour of its own, so the diagonal is -1."""
-    xp = namespace(points)
-    n = points.shape[-2]
-    gram = points @ xp.matrix_transpose(points)
-    return xp.where(xp.eye(n, dtype=xp.bool, device=device(points)), -1.0, xp.clip(gram, min=0.0))
+    """Non-negative similarities [v_i . v_j]_+ (b, n, n), with a diagonal of -1: a point is not its own neighbour."""
+    return gram_similarities(points @ namespace(points).matrix_transpose(points))
+
+
+def gram_similarities(gram: Array) -> Array:
+    """``similarities`` from inner products (b, n, n)."""
+    xp = namespace(gram)
+    return xp.where(xp.eye(gram.shape[-1], dtype=xp.bool, device=device(gram)), -1.0, xp.clip(gram, min=0.0))
 
 
 def neighbours(sim: Array, k: int, threshold: Array | None = None) -> Array:
@@ -36,7 +37,7 @@ def neighbours(sim: Array, k: int, threshold: Array | None = None) -> Array:
     k : int
         At most n - 1.
     threshold : array (b, n, 1), optional
-        The k-th largest similarity of each row, where the caller knows it already.
+        The k-th largest similarity of each row, if it is known.
     """
     xp = namespace(sim)
     if threshold is None:
@@ -54,13 +55,12 @@ def neighbours(sim: Array, k: int, threshold: Array | None = None) -> Array:
 
 
 def tie_slack(dtype: Any) -> float:
-    """How far apart two similarities may be, as a share of them, and still count as equal."""
-    eight_bytes = "float64" in str(dtype)
-    return _TIE * (2.0**-52 if eight_bytes else 2.0**-23)
+    """The relative difference up to which two similarities count as equal."""
+    return _TIE * (2.0**-52 if "float64" in str(dtype) else 2.0**-23)
 
 
 def share(chosen: Array, dtype: object) -> Array:
-    """How much of a similarity enters W: 1 where both ends chose each other, 1/2 where one did, else 0."""
+    """The share of a similarity that enters W: 1 where both points chose each other, 1/2 where one did, else 0."""
     xp = namespace(chosen)
     one_way = xp.astype(chosen, dtype)
     return 0.5 * (one_way + xp.matrix_transpose(one_way))
@@ -68,18 +68,22 @@ def share(chosen: Array, dtype: object) -> Array:
 
 def affinity(points: Array, n_neighbors: int, gamma: float) -> Array:
     """W = (A + A') / 2 of eq. 1, shape (b, n, n)."""
-    xp = namespace(points)
-    sim = similarities(points)
-    return share(neighbours(sim, n_neighbors), sim.dtype) * xp.clip(sim, min=0.0) ** gamma
+    return gram_affinity(points @ namespace(points).matrix_transpose(points), n_neighbors, gamma)
+
+
+def gram_affinity(gram: Array, n_neighbors: int, gamma: float) -> Array:
+    """``affinity`` from inner products (b, n, n)."""
+    sim = gram_similarities(gram)
+    return share(neighbours(sim, n_neighbors), sim.dtype) * namespace(sim).clip(sim, min=0.0) ** gamma
 
 
 def degrees(weights: Array) -> Array:
-    """Row sums of W, kept away from zero (b, n)."""
+    """Row sums of W plus a small offset (b, n)."""
     return namespace(weights).sum(weights, axis=-1) + DEGREE_OFFSET
 
 
-def normalise(weights: Array) -> Array:
-    """D^-1/2 W D^-1/2 (eq. 2)."""
+def normalise(weights: Array, offset: float = DEGREE_OFFSET) -> Array:
+    """D^-1/2 W D^-1/2 (eq. 2), with ``offset`` added to the degrees."""
     xp = namespace(weights)
-    scale = 1.0 / xp.sqrt(degrees(weights))
+    scale = 1.0 / xp.sqrt(xp.sum(weights, axis=-1) + offset)
     return scale[..., :, None] * weights * scale[..., None, :]

@@ -1,8 +1,4 @@
-"""Losses that adapt the anchors: Z in, value and dL/dZ out.
-
-An engine knows nothing of a loss but this: it hands over the rows of Z of the anchors and of all other points,
-and takes back a value for each task and the gradient for either part (None where a loss does not look).
-"""
+"""Losses that adapt the anchors: the anchors' and all other rows of Z in, value and dL/dZ out."""
 
 from __future__ import annotations
 
@@ -12,16 +8,15 @@ from functools import partial
 from numbers import Real
 from typing import Any, NamedTuple, Protocol
 
-from array_api_compat import device
-
-from a2lp.arrays import Array, namespace, softmax
+from a2lp.arrays import Array, device, namespace, softmax
+from a2lp.checks import require_name
 from a2lp.errors import InputError, UnknownNameError
 
 _LOG_OFFSET = 1e-12  # inside the authors' logarithm
 
 
 class Terms(NamedTuple):
-    """What the anchors are adapted by, as a sum of terms; as it stands, the paper's cross-entropy and nothing else.
+    """The loss as a sum of terms; by default the paper's cross-entropy only.
 
     weight * cross-entropy of the anchors + entropy * mean entropy of the other points' distributions
     - marginal * entropy of the mean of these distributions.
@@ -29,18 +24,16 @@ class Terms(NamedTuple):
     Attributes
     ----------
     anchors : {"soft", "others"}
-        Which distribution of an anchor's row z its cross-entropy is of: softmax(tau z), which is sure of every
-        anchor at tau = 15, so that next to other terms it has no say; or softmax(tau (z - y)), without the label
-        that the anchor has given itself, which is not.
+        The distribution of an anchor with row z and label y: softmax(tau z), which is saturated at tau = 15, so that
+        the term has no effect beside others; or softmax(tau (z - y)), without the anchor's own label.
     weight : float
         Of the anchors' cross-entropy.
     queries : {"norm2", "soft"}
-        Which distribution the other points, queries and unlabelled ones alike, have: the squares of z, divided by
-        their sum, or softmax(tau z).
+        The distribution of queries and unlabelled points: z^2 / sum(z^2), or softmax(tau z).
     entropy : float
         Weight of their mean entropy: each should belong to one class.
     marginal : float
-        Weight of the entropy of their mean: together they should belong to all.
+        Weight of the entropy of their mean: together they should belong to all classes.
     """
 
     anchors: str = "soft"
@@ -51,17 +44,17 @@ class Terms(NamedTuple):
 
     @property
     def on_queries(self) -> bool:
-        """Whether other points than the anchors have a say."""
+        """Whether there are terms of points other than the anchors."""
         return self.entropy != 0 or self.marginal != 0
 
 
 CROSS_ENTROPY = Terms()
 ANCHOR_TERMS = ("soft", "others")
-QUERY_TERMS = ("norm2", "soft")  # compiled engines are told a place in this list
+QUERY_TERMS = ("norm2", "soft")  # compiled engines use the index
 
 
 def make_terms(given: Any) -> Terms:
-    """``Terms`` from themselves or from a mapping of some of their entries, checked."""
+    """Check ``Terms`` or a mapping of some of their entries, and return ``Terms``."""
     if isinstance(given, Mapping):
         for name in given:
             if name not in Terms._fields:
@@ -75,16 +68,16 @@ def make_terms(given: Any) -> Terms:
     for name, known in (("anchors", ANCHOR_TERMS), ("queries", QUERY_TERMS)):
         if getattr(given, name) not in known:
             raise UnknownNameError(f"{name} of loss:", getattr(given, name), known)
-    for name in ("weight", "entropy", "marginal"):
-        value: Any = getattr(given, name)
+    weights: dict[str, Any] = {name: getattr(given, name) for name in ("weight", "entropy", "marginal")}
+    for name, value in weights.items():
         if not (isinstance(value, Real) and 0 <= float(value) < math.inf):
             raise InputError(f"{name}={value!r} of loss must be a number, 0 or more. 0 leaves the term out.")
-    weight, entropy, marginal = float(given.weight), float(given.entropy), float(given.marginal)
-    return Terms(given.anchors, weight, given.queries, entropy, marginal)
+        weights[name] = float(value)
+    return given._replace(**weights)
 
 
 class LossValue(NamedTuple):
-    """A loss for each task (b,), and its gradient by the anchors' (b, s, c) and the others' (b, m, c) rows of Z."""
+    """A loss for each task (b,), and its gradient by the rows of Z of the anchors (b, s, c) and others (b, m, c)."""
 
     value: Array
     d_anchors: Array
@@ -92,7 +85,7 @@ class LossValue(NamedTuple):
 
 
 class Loss(Protocol):
-    """The contract of a loss; ``labels`` are the anchors' one-hot labels (b, s, c), ``scale`` is 1/s or 1."""
+    """A function of Z; ``labels`` are the anchors' one-hot labels (b, s, c), ``scale`` is 1/s or 1."""
 
     def __call__(self, anchors: Array, rest: Array, labels: Array, *, tau: float, scale: float) -> LossValue:
         """Value and gradient at Z."""
@@ -102,8 +95,8 @@ class Loss(Protocol):
 def cross_entropy(anchors: Array, rest: Array, labels: Array, *, tau: float, scale: float) -> LossValue:
     """Eq. 6-7 without cancellation: log(1 + sum_{j != y} exp(tau (z_j - z_y))).
 
-    At tau = 15 the probability of the right class is one to all digits, and what drives the anchors is the
-    remainder. It is therefore summed up from its small parts, never obtained as 1 - p_y.
+    At tau = 15 the probability of the true class is rounded to 1, and the gradient is the remainder 1 - p_y. It is
+    therefore a sum of its small parts, never a difference.
     """
     xp = namespace(anchors)
     z_true = xp.sum(labels * anchors, axis=-1, keepdims=True)
@@ -125,7 +118,7 @@ def cross_entropy_official(
 
     At tau = 15 the remainder 1 - p_y is a few units in the last place of p_y, so the order of the softmax's sum
     and whether the subtraction is fused decide the gradient, and through Adam the labels. ``rounding="cuda"`` is
-    what PyTorch does on a GPU, where the published numbers came from; ``"cpu"`` is what it does on a CPU.
+    that of PyTorch on a GPU, where the published numbers came from; ``"cpu"`` that on a CPU.
     """
     xp = namespace(anchors)
     y = xp.astype(labels, xp.float32)
@@ -136,18 +129,13 @@ def cross_entropy_official(
     dp = (-scale * y) / (p + _LOG_OFFSET)
     if rounding == "cuda":
         weighted = dp * p
-        total = xp.sum(weighted, axis=-1, keepdims=True)  # one term is not zero: no rounding here
+        total = xp.sum(weighted, axis=-1, keepdims=True)  # only one term is not zero: no rounding
         # a fused multiply-add rounds once: float64 holds the product of two float32 exactly
         fused = xp.astype(weighted, xp.float64) - xp.astype(p, xp.float64) * xp.astype(total, xp.float64)
         dz = tau * xp.astype(fused, xp.float32)
     else:
         dz = tau * ((dp - xp.sum(dp * p, axis=-1, keepdims=True)) * p)
     return LossValue(xp.astype(value, anchors.dtype), xp.astype(dz, anchors.dtype), None)
-
-
-def cross_entropy_of_others(anchors: Array, rest: Array, labels: Array, *, tau: float, scale: float) -> LossValue:
-    """Eq. 6-7 with Z - Y = alpha S Z in the place of Z: what an anchor hears from others, its own label taken away."""
-    return cross_entropy(anchors - labels, rest, labels, tau=tau, scale=scale)
 
 
 def query_terms(rest: Array, terms: Terms, tau: float) -> tuple[Array, Array]:
@@ -160,36 +148,36 @@ def query_terms(rest: Array, terms: Terms, tau: float) -> tuple[Array, Array]:
     spread = -xp.sum(p * log_p, axis=-1)  # (b, m)
     balance = -xp.sum(mean * log_mean, axis=-1)[..., 0]  # (b,)
     value = (terms.entropy / m) * xp.sum(spread, axis=-1) - terms.marginal * balance
-    d_p = (terms.marginal / m) * log_mean - (terms.entropy / m) * log_p  # but for what is equal in a row
+    d_p = (terms.marginal / m) * log_mean - (terms.entropy / m) * log_p  # up to a constant per row
     return value, slope * (d_p - xp.sum(p * d_p, axis=-1, keepdims=True))
 
 
 def _softmax(z: Array, tau: float) -> tuple[Array, Array]:
-    """Distributions p and slopes f, such that dL/dz = f (dL/dp - p . dL/dp)."""
+    """Distributions p, and slopes f with dL/dz = f (dL/dp - p . dL/dp)."""
     p = softmax(tau * z)
     return p, tau * p
 
 
 def _squared_shares(z: Array, tau: float) -> tuple[Array, Array]:
-    """As ``_softmax``, of z^2 / sum(z^2); a point that no label reaches has no distribution and no say."""
+    """As ``_softmax``, for z^2 / sum(z^2); zero for a point that no label reaches."""
     xp = namespace(z)
     top = xp.max(z, axis=-1, keepdims=True)
     reached = top > 0
     top = xp.where(reached, top, xp.ones_like(top))
-    z = xp.where(reached, z / top, xp.zeros_like(z))  # squares of small numbers would leave the range of float32
+    z = xp.where(reached, z / top, xp.zeros_like(z))  # squares of small numbers would underflow
     total = xp.sum(z * z, axis=-1, keepdims=True)
     total = xp.where(reached, total, xp.ones_like(total))
     return z * z / total, 2.0 * z / (total * top)
 
 
 def _log(p: Array) -> Array:
-    """log(p), and 0 at 0, where it is multiplied with 0."""
+    """log(p), and 0 at 0, where it is multiplied by 0."""
     xp = namespace(p)
     return xp.log(xp.where(p > 0, p, xp.ones_like(p)))
 
 
 def _warp_sum(x: Array) -> Array:
-    """Sum along the last axis in the order of a CUDA warp: strided over 32 lanes, then halves onto halves."""
+    """Sum along the last axis in the order of a CUDA warp: strided over 32 lanes, then by halving."""
     xp = namespace(x)
     n = x.shape[-1]
     lanes = min(32, 1 << (n - 1).bit_length())
@@ -209,15 +197,12 @@ _BY_NUMERICS: dict[str, Loss] = {
     "official": partial(cross_entropy_official, rounding="cuda"),
     "official_cpu": partial(cross_entropy_official, rounding="cpu"),
 }
-
-
-NUMERICS = tuple(_BY_NUMERICS)  # compiled engines are told a place in this list
+NUMERICS = tuple(_BY_NUMERICS)  # compiled engines use the index
 
 
 def by_numerics(name: str) -> Loss:
     """The anchors' cross-entropy in one of its numerics."""
-    if not (isinstance(name, str) and name in _BY_NUMERICS):
-        raise UnknownNameError("numerics", name, _BY_NUMERICS)
+    require_name("numerics", name, NUMERICS)
     return _BY_NUMERICS[name]
 
 
@@ -225,8 +210,10 @@ def evaluate(
     terms: Terms, numerics: str, anchors: Array, rest: Array, labels: Array, *, tau: float, scale: float
 ) -> LossValue:
     """All terms at Z; ``numerics`` are those of the anchors' softmax."""
-    of_anchors = cross_entropy_of_others if terms.anchors == "others" else by_numerics(numerics)
-    found = of_anchors(anchors, rest, labels, tau=tau, scale=terms.weight * scale)
+    if terms.anchors == "others":  # Z - Y = alpha S Z
+        found = cross_entropy(anchors - labels, rest, labels, tau=tau, scale=terms.weight * scale)
+    else:
+        found = by_numerics(numerics)(anchors, rest, labels, tau=tau, scale=terms.weight * scale)
     if not terms.on_queries:
         return found
     value, d_rest = query_terms(rest, terms, tau)

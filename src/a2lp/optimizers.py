@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,27 +11,15 @@ from a2lp.arrays import Array, namespace
 
 
 class Moments(NamedTuple):
-    """Adam's running means of the gradient and of its square, and how many gradients they have seen."""
+    """Adam's running means of the gradient and of its square, and the number of steps."""
 
     mean: Array
     square: Array
     steps: int
 
 
-class Optimizer(Protocol):
-    """The contract: ``init`` makes a state for parameters of that shape, ``update`` turns a gradient into a step."""
-
-    def init(self, parameters: Array) -> Moments | None:
-        """The state before the first gradient."""
-        ...
-
-    def update(self, state: Moments | None, gradient: Array) -> tuple[Moments | None, Array]:
-        """The state after this gradient, and the step to add to the parameters."""
-        ...
-
-
 class Adam(NamedTuple):
-    """Adam (Kingma and Ba), with the bias corrections and the place of eps as in PyTorch."""
+    """Adam (Kingma and Ba), with bias corrections and eps as in PyTorch."""
 
     lr: float
     betas: tuple[float, float] = (0.9, 0.999)
@@ -43,7 +31,7 @@ class Adam(NamedTuple):
         return Moments(zeros, zeros, 0)
 
     def update(self, state: Moments | None, gradient: Array) -> tuple[Moments, Array]:
-        """One step; eps is added after the square root, so it is a threshold on the gradient's size."""
+        """One step; eps is added after the square root, so it acts as a threshold on the gradient's size."""
         assert state is not None
         xp = namespace(gradient)
         b1, b2 = self.betas
@@ -51,18 +39,18 @@ class Adam(NamedTuple):
         mean = b1 * state.mean + (1 - b1) * gradient
         square = b2 * state.square + (1 - b2) * (gradient * gradient)
         denominator = xp.sqrt(square) / math.sqrt(1 - b2**count) + self.eps
-        # eps = 0 and a zero gradient: no step, not 0/0
+        # with eps = 0 a zero gradient gives no step, not 0/0
         denominator = xp.where(denominator > 0, denominator, xp.ones_like(denominator))
         return Moments(mean, square, count), (-self.lr / (1 - b1**count)) * (mean / denominator)
 
     @property
     def constants(self) -> list[float]:
-        """For compiled loops, which have them last among their parameters: b1, 1 - b1, b2, 1 - b2, eps."""
+        """The last parameters of compiled loops: b1, 1 - b1, b2, 1 - b2, eps."""
         b1, b2 = self.betas
         return [b1, 1 - b1, b2, 1 - b2, self.eps]
 
     def rates(self, steps: int) -> np.ndarray[Any, Any]:
-        """For compiled loops (steps, 2): each step's rate, and what the root in the denominator is multiplied by."""
+        """For compiled loops (steps, 2): each step's rate, and the factor of the root in the denominator."""
         b1, b2 = self.betas
         counts = np.arange(1, steps + 1)
         return np.stack([self.lr / (1 - b1**counts), 1 / np.sqrt(1 - b2**counts)], axis=1)
@@ -74,11 +62,12 @@ class GradientDescent(NamedTuple):
     lr: float
 
     def init(self, parameters: Array) -> None:
-        """Nothing to keep."""
+        """No state."""
 
     def update(self, state: Moments | None, gradient: Array) -> tuple[None, Array]:
         """One step against the gradient."""
         return None, -self.lr * gradient
 
 
+Optimizer = Adam | GradientDescent
 NAMES = ("adam", "gd")

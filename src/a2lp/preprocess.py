@@ -1,7 +1,4 @@
-"""What is done to vectors before a method sees them; always over all points of a task together.
-
-No point's label is used, and nothing here knows which points are queries.
-"""
+"""Preprocessing of vectors, over all points of a task together, without labels."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ USES_BASE = ("cl2n", "whiten")  # these need statistics of the base classes
 
 POWERS = ("clamp", "sign", "none")
 
-_ROOT_OFFSET = 1e-6  # inside the root, as in the authors' code: a zero entry becomes +1e-3
+_ROOT_OFFSET = 1e-6  # inside the root, as in the authors' code: a zero entry becomes 1e-3
 
 
 def preprocess(name: str, points: Array, base: Any = None, *, overwrite: bool = False) -> Array:
@@ -28,9 +25,9 @@ def preprocess(name: str, points: Array, base: Any = None, *, overwrite: bool = 
     name : {"l2", "plc", "cl2n", "whiten", "none"}
     points : array (b, n, d)
     base : BaseStatistics, optional
-        What is known of the base classes; ``cl2n`` and ``whiten`` need it, the others ignore it.
+        Statistics of the base classes; ``cl2n`` and ``whiten`` need them, the others ignore them.
     overwrite : bool
-        Whether the points may be lost: NumPy's are then not copied where that can be helped.
+        Whether a NumPy array of points may be changed in place, which saves a copy.
     """
     if name == "l2":
         return l2(points, overwrite=overwrite)
@@ -40,46 +37,34 @@ def preprocess(name: str, points: Array, base: Any = None, *, overwrite: bool = 
         mean = like(require_base(name, base, points.shape[-1]).mean, points, dtype=points.dtype)
         if name == "whiten":
             return whiten(points, mean, like(base.whitening, points, points.dtype))
-        if overwrite and is_numpy(namespace(points)):
-            points -= mean
-        else:
-            points = points - mean
-        return l2(points, overwrite=True)
+        centred = np.subtract(points, mean, out=points) if overwrite and is_numpy(namespace(points)) else points - mean
+        return l2(centred, overwrite=True)
     if name == "none":
         return points
     raise UnknownNameError("preprocess", name, NAMES)
 
 
 def l2(points: Array, *, overwrite: bool = False) -> Array:
-    """Each vector divided by its Euclidean norm; a zero vector stays zero. ``overwrite`` is that of ``preprocess``."""
+    """Each vector divided by its Euclidean norm; a zero vector stays zero. ``overwrite`` as in ``preprocess``."""
     xp = namespace(points)
     with np.errstate(over="ignore"):
         squares = xp.vecdot(points, points)
-    # of these squares neither the sum nor the largest left the range of float32
+    # where squares may leave the range of float32, vectors are first divided by their largest entry
     if not bool(xp.all((squares > 1e-30 * points.shape[-1]) & (squares < 1e30))):
-        points = _in_range(points)
+        largest = xp.maximum(xp.max(points, axis=-1, keepdims=True), -xp.min(points, axis=-1, keepdims=True))
+        safe = ((largest > 1e-15) & (largest < 1e15)) | (largest == 0)
+        points = points / xp.where(safe, xp.ones_like(largest), largest)
         squares = xp.vecdot(points, points)
     norm = xp.sqrt(squares[..., None])
     norm = xp.where(norm > 0, norm, xp.ones_like(norm))
-    if overwrite and is_numpy(xp):
-        points /= norm
-        return points
-    return points / norm
-
-
-def _in_range(points: Array) -> Array:
-    """Vectors whose squares would leave the range of float32, divided by their largest entry; others as they are."""
-    xp = namespace(points)
-    largest = xp.maximum(xp.max(points, axis=-1, keepdims=True), -xp.min(points, axis=-1, keepdims=True))
-    in_range = ((largest > 1e-15) & (largest < 1e15)) | (largest == 0)
-    return points / xp.where(in_range, xp.ones_like(largest), largest)
+    return np.divide(points, norm, out=points) if overwrite and is_numpy(xp) else points / norm
 
 
 def in_range(points: Array) -> Array:
-    """Points (b, n, d) with no entry beyond ``largest_safe``, so that no square overflows.
+    """Points (b, n, d) scaled so that no entry is larger than ``largest_safe`` and no square overflows.
 
-    A task of which most points are larger is scaled as a whole, which changes neither angles nor ratios of distances.
-    Single points that are still larger keep their direction and are shortened: they stay far from all others.
+    A task with mostly larger points is scaled as a whole, which changes neither angles nor ratios of distances. Single
+    points that are still larger are shortened in their direction: they stay far from all others.
     """
     xp, limit = namespace(points), largest_safe(points.dtype)
     largest = xp.max(xp.abs(points), axis=-1)  # (b, n)
@@ -93,19 +78,19 @@ def in_range(points: Array) -> Array:
 def plc(points: Array, centre: Array | None = None) -> Array:
     """Power, L2, centring over the task, L2 again.
 
-    The paper's text leaves out the last step; the authors' code has it, and so have we. The power keeps the sign,
-    since features after a leaky ReLU have small negative entries.
+    The last step is in the authors' code, not in the paper. The power keeps the sign of small negative entries, which
+    features after a leaky ReLU have.
 
     Parameters
     ----------
     points : array (..., n, d)
     centre : array (d,), optional
-        What to subtract in the place of the points' own mean, for points that join others later.
+        What to subtract instead of the points' own mean, for points that are added later.
     """
     unit = power_l2(points)
     xp = namespace(points)
     centred = unit - (xp.mean(unit, axis=-2, keepdims=True) if centre is None else centre)
-    # what centring leaves of points that are all equal is rounding, not a direction
+    # equal points have no direction after centring, only rounding
     noise = xp.max(xp.abs(centred), axis=-1, keepdims=True) <= 32 * xp.finfo(points.dtype).eps
     return l2(xp.where(noise, xp.zeros_like(centred), centred))
 
@@ -116,13 +101,9 @@ def power_l2(points: Array) -> Array:
 
 
 def rooted(points: Array, power: str) -> Array:
-    """Square roots of the entries, so that they are spread more like a Gaussian's.
+    """Square roots of the entries, whose distribution is closer to a Gaussian.
 
-    Parameters
-    ----------
-    points : array (b, n, d)
-    power : {"clamp", "sign", "none"}
-        Negative entries count as zero, or keep their sign, or there is no root and vectors are made unit.
+    With ``power="clamp"`` negative entries become zero, with ``"sign"`` they keep their sign; ``"none"`` is L2 instead.
     """
     xp = namespace(points)
     if power == "clamp":
@@ -133,35 +114,27 @@ def rooted(points: Array, power: str) -> Array:
     return xp.where(points < 0, -roots, roots)
 
 
-def unit_gram(gram: Array, least: float = 0.0) -> Array:
-    """Inner products (b, n, n) of points made unit; a point whose square is no more than ``least`` becomes zero."""
+def unit_gram(gram: Array, roundings: int = 0) -> Array:
+    """Inner products (b, n, n) of normalised points; a point of squared length up to ``roundings`` eps becomes zero."""
     xp = namespace(gram)
     squares = xp.linalg.diagonal(gram)  # (b, n)
-    some = squares > least
+    some = squares > roundings * float(xp.finfo(gram.dtype).eps)
     scale = xp.where(some, 1.0 / xp.sqrt(xp.where(some, squares, xp.ones_like(squares))), xp.zeros_like(squares))
     return scale[:, :, None] * gram * scale[:, None, :]
 
 
 def whiten(points: Array, mean: Array, matrix: Array) -> Array:
-    """The base classes' mean subtracted, their spread within classes made round, then L2."""
+    """Centring on the base classes' mean, whitening by their scatter within classes, then L2."""
     if not is_numpy(namespace(points)):
         return l2((points - mean) @ matrix)
-    # one product on all cores, in which a vector that many tasks have occurs once
-    rows, places = distinct_rows(points.reshape(-1, points.shape[-1]))
-    found = l2((rows - mean) @ matrix, overwrite=True)
-    return (found if places is None else found[places]).reshape(points.shape)
+    # one product on all cores, with each distinct vector once
+    rows, index = distinct_rows(points.reshape(-1, points.shape[-1]))
+    white = l2((rows - mean) @ matrix, overwrite=True)
+    return (white if index is None else white[index]).reshape(points.shape)
 
 
 def require_base(name: str, base: Any, n_dims: int) -> Any:
-    """Statistics of the base classes that fit points of ``n_dims`` dimensions, or an error that tells how to get them.
-
-    Parameters
-    ----------
-    name : str
-        Who needs them.
-    base : BaseStatistics or None
-    n_dims : int
-    """
+    """Check that ``base`` has the statistics of base classes of ``n_dims`` dimensions, which ``name`` needs."""
     how = "Pass base=a2lp.BaseStatistics.of(features, labels) of the base classes (on the command line: --base FILE)"
     if base is None:
         raise InputError(

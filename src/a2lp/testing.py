@@ -1,7 +1,7 @@
-"""What must hold for every method, whatever it does; for the tests of ours and of third parties' alike.
+"""Checks that every method must pass, for this package's tests and for those of third parties.
 
-``check_method(method)`` runs everything once. A test-suite that wants a line for each check parametrises over
-``CHECKS`` and calls ``check(subject, task)`` with tasks of its own, made by ``random_task`` or by hand.
+``check_method(method)`` runs all of them. A test suite with a test for each check parametrises over ``CHECKS`` and
+calls ``check(subject, task)`` with tasks of its own or of ``random_task``.
 """
 
 from __future__ import annotations
@@ -38,18 +38,7 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class Subject:
-    """A method, and what may be expected of it.
-
-    Parameters
-    ----------
-    method : Method
-    transductive : bool
-        Whether other queries and unlabelled points may change a query's scores.
-    class_order : bool
-        Whether the order of the classes may matter, as for networks with a place for each class.
-    atol : float
-        How far scores that should be equal may be apart, in float64.
-    """
+    """A method and its expected properties; see ``check_method``."""
 
     method: Method
     transductive: bool = True
@@ -57,7 +46,7 @@ class Subject:
     atol: float = 1e-9
 
     def solve(self, task: Task, convert: Callable[[Any], Any] = np.asarray, **change: Any) -> Prediction:
-        """The method's answer to a task with some arrays changed; statistics of random data where it uses a base."""
+        """Solve a task with some arrays changed; a method that uses base statistics gets those of random data."""
         task = task._replace(**change)
         method = self.method
         if method.reads_statistics and (method.base is None or method.base.mean.shape != task.query.shape[-1:]):
@@ -65,17 +54,16 @@ class Subject:
         arrays = [None if array is None else convert(array) for array in task]
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            warnings.simplefilter("ignore", A2LPWarning)  # such as fewer points than neighbours: it may say so
+            warnings.simplefilter("ignore", A2LPWarning)  # such as fewer points than neighbours
             return method.predict(TaskBatch(*arrays))
 
     def same(self, found: Any, expected: Any, what: str) -> None:
-        """Fail unless two arrays of scores are the same but for rounding."""
-        a, b = to_numpy(found), to_numpy(expected)
+        """Fail unless two arrays of scores are the same up to rounding."""
         message = f"{what} ({type(self.method).__name__})"
-        np.testing.assert_allclose(a, b, rtol=0, atol=self.atol, err_msg=message)
+        np.testing.assert_allclose(to_numpy(found), to_numpy(expected), rtol=0, atol=self.atol, err_msg=message)
 
     def same_labels(self, found: Any, expected: Any, scores: Any) -> None:
-        """Fail unless labels are the same where the scores decide; of classes that tie, rounding chooses one."""
+        """Fail unless labels are the same, except where scores are tied up to rounding."""
         ordered = np.sort(to_numpy(scores), axis=-1)
         decided = ordered[..., -1] - ordered[..., -2:-1].max(axis=-1, initial=-np.inf) > 10 * self.atol
         message = f"labels ({type(self.method).__name__})"
@@ -85,14 +73,15 @@ class Subject:
 def random_task(
     seed: int, *, b: int = 2, c: int = 3, extra: int = 2, q: int = 9, u: int = 3, d: int = 8, dtype: Any = np.float64
 ) -> Task:
-    """Clustered continuous vectors, so that no similarities are equal, with unequal shots in any order.
+    """Clustered continuous vectors without ties, with unequal shots in random order.
 
     Parameters
     ----------
-    seed, b, c, q, u, d : int
+    seed : int
+    b, c, q, u, d : int
         Tasks, classes, queries, unlabelled points, dimensions.
     extra : int
-        Support vectors beyond one a class.
+        Support vectors beyond one per class.
     """
     rng = np.random.default_rng(seed)
     labels = np.stack([rng.permutation(np.r_[np.arange(c), rng.integers(0, c, extra)]) for _ in range(b)])
@@ -112,7 +101,7 @@ def random_base(d: int, seed: int = 0) -> BaseStatistics:
 
 
 def edge_tasks() -> dict[str, Task]:
-    """Tasks at the edge, by name: equal points, zeros, one class, one query and the like."""
+    """Edge cases by name: equal points, zeros, one class, one query and the like."""
     rng = np.random.default_rng(0)
     zeros = np.zeros
     return {
@@ -140,7 +129,7 @@ def edge_tasks() -> dict[str, Task]:
 
 
 def check_shapes(subject: Subject, task: Task) -> None:
-    """Scores, probabilities and labels have the shapes that they should, and belong together."""
+    """Scores, probabilities and labels have the right shapes, and fit together."""
     found = subject.solve(task)
     (b, q, _), c = task.query.shape, len(np.unique(task.labels[0]))
     assert found.scores.shape == found.probabilities.shape == (b, q, c), f"scores have shape {found.scores.shape}"
@@ -157,7 +146,7 @@ def check_shapes(subject: Subject, task: Task) -> None:
 
 
 def check_batch_is_loop(subject: Subject, task: Task) -> None:
-    """A batch gives what its tasks give one by one."""
+    """A batch gives the same as its tasks one by one."""
     together = subject.solve(task)
     for i in range(len(task.support)):
         one = slice(i, i + 1)
@@ -171,7 +160,7 @@ def check_batch_is_loop(subject: Subject, task: Task) -> None:
 
 
 def check_query_order(subject: Subject, task: Task) -> None:
-    """Permuted queries have the permuted answer: nothing is read from their order, such as classes in a row."""
+    """Permuted queries have permuted scores: the order of the queries does not matter."""
     order = np.random.default_rng(1).permutation(task.query.shape[1])
     straight, permuted = subject.solve(task), subject.solve(task, query=task.query[:, order])
     subject.same(permuted.scores, straight.scores[:, order], "permuted queries")
@@ -186,7 +175,7 @@ def check_support_order(subject: Subject, task: Task) -> None:
 
 
 def check_relabelling(subject: Subject, task: Task) -> None:
-    """Other names for the classes are other names in the answer, each task with its own."""
+    """Renaming the classes, in each task differently, renames the labels only."""
     rng = np.random.default_rng(3)
     c = len(np.unique(task.labels[0]))
     codes = np.stack([np.unique(row, return_inverse=True)[1] for row in task.labels])
@@ -201,24 +190,21 @@ def check_relabelling(subject: Subject, task: Task) -> None:
 
 
 def check_unlabelled_join(subject: Subject, task: Task) -> None:
-    """A query is answered the same whether the others are queries or unlabelled; no unlabelled is as an empty one."""
-    q = task.query.shape[1]
+    """A query has the same scores whether the others are queries or unlabelled points."""
+    q, none = task.query.shape[1], task.query[:, :0]
     stay = np.random.default_rng(4).permutation(q)[: 1 + q // 2]
     go = np.setdiff1d(np.arange(q), stay)
-    further = task.query[:, :0] if task.unlabelled is None else task.unlabelled
-    whole = subject.solve(task)
-    part = subject.solve(
-        task, query=task.query[:, stay], unlabelled=np.concatenate([task.query[:, go], further], axis=1)
-    )
-    subject.same(part.scores, whole.scores[:, stay], "other queries as unlabelled points")
-    without, empty = subject.solve(task, unlabelled=None), subject.solve(task, unlabelled=task.query[:, :0])
+    unlabelled = np.concatenate([task.query[:, go], none if task.unlabelled is None else task.unlabelled], axis=1)
+    part = subject.solve(task, query=task.query[:, stay], unlabelled=unlabelled)
+    subject.same(part.scores, subject.solve(task).scores[:, stay], "other queries as unlabelled points")
+    without, empty = subject.solve(task, unlabelled=None), subject.solve(task, unlabelled=none)
     subject.same(empty.scores, without.scores, "an empty array of unlabelled points")
     if not subject.transductive:
         subject.same(part.scores, subject.solve(task, query=task.query[:, stay], unlabelled=None).scores, "one by one")
 
 
 def check_determinism(subject: Subject, task: Task) -> None:
-    """The same again is the same to the bit, and the arrays that came in are as they were."""
+    """A second call gives the same bits, and the input arrays are unchanged."""
     before = [None if array is None else array.copy() for array in task]
     first, second = subject.solve(task), subject.solve(task)
     for name in ("scores", "probabilities", "labels", "anchors", "losses"):
@@ -228,7 +214,7 @@ def check_determinism(subject: Subject, task: Task) -> None:
 
 
 def check_library(subject: Subject, task: Task, library: str) -> None:
-    """Arrays of another library give the same numbers, in that library's arrays."""
+    """Arrays of another library give the same numbers, as arrays of that library."""
     asarray = importlib.import_module(library).asarray
     expected, found = subject.solve(task), subject.solve(task, asarray)
     subject.same(found.scores, expected.scores, f"{library} and NumPy")
@@ -246,7 +232,7 @@ def check_library(subject: Subject, task: Task, library: str) -> None:
 
 
 def check_edge(subject: Subject, task: Task) -> None:
-    """A task at the edge has an answer: finite numbers, one of its own labels for each query, no warnings."""
+    """An edge case gives finite numbers, labels of the task for all queries, and no warnings."""
     found = subject.solve(task)
     assert np.isfinite(found.scores).all(), f"scores {found.scores}"
     assert np.isfinite(found.probabilities).all()
@@ -273,20 +259,20 @@ def check_method(
     atol: float = 1e-9,
     libraries: Iterable[str] | None = None,
 ) -> None:
-    """Run a method through everything that must hold for any; AssertionError names what does not.
+    """Run all checks on a method; an AssertionError names what does not hold.
 
     Parameters
     ----------
     method : Method
-        With parameters that make it quick. Where it uses statistics of base classes it gets those of random data.
+        With parameters that make it quick. If it uses statistics of base classes it gets those of random data.
     transductive : bool
-        False: also check that queries do not influence each other.
+        Whether queries may influence each other's scores.
     class_order : bool
-        True: the order of the classes may matter.
+        Whether the order of the classes may matter, as for networks with one input per class.
     atol : float
-        How far scores that should be equal may be apart, in float64.
+        Largest difference of scores that should be equal, in float64.
     libraries : iterable of str, optional
-        Array libraries beside NumPy; those of ``LIBRARIES`` that are installed.
+        Array libraries beside NumPy; by default those of ``LIBRARIES`` that are installed.
 
     Examples
     --------

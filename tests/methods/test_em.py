@@ -12,10 +12,10 @@ import torch
 from scipy.special import digamma, softmax
 
 import a2lp
+from a2lp.arrays import digamma as our_digamma
 from a2lp.arrays import namespace
 from a2lp.errors import InputError, UnknownNameError
 from a2lp.features import BaseStatistics, load, load_base
-from a2lp.kernels.special import digamma as our_digamma
 from a2lp.loops import em
 from a2lp.loops.em import products
 from a2lp.tasks.samplers import draw

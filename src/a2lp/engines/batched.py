@@ -1,65 +1,46 @@
 """The loop for many tasks at once, on any array library: NumPy, torch on any device, and others.
 
-The gradient is the closed form of ``reference``, for the rows of the anchors only; similarities between points
-that never move are computed once. One Cholesky factor a step serves both solves.
+The gradient is the closed form of ``reference``, for the rows of the anchors only; similarities of points that do not
+move are computed once. One Cholesky factor per step serves both solves.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from array_api_compat import device
-
-from a2lp.arrays import (
-    Array,
-    Namespace,
-    cholesky_solve,
-    chunks,
-    collect,
-    is_numpy,
-    kth_largest,
-    namespace,
-    on_host,
-)
+from a2lp.arrays import Array, cholesky_solve, chunks, collect, device, is_numpy, kth_largest, namespace, on_host
 from a2lp.cores import map_on_cores
 from a2lp.engines.contract import Callback, Points, Result, Settings, Step, batched
-from a2lp.graph import degrees, neighbours, share
+from a2lp.graph import degrees, neighbours, share, similarities
 from a2lp.optimizers import Moments
 from a2lp.preprocess import l2
 
-# What the loop holds at a time. On a CPU: small enough for a core's second-level cache to serve it, large enough to
-# hide Python's overhead. Elsewhere: a bound on memory only.
-_HOST_CHUNK_BYTES = 8 << 20
-_DEVICE_CHUNK_BYTES = 2 << 30
+_HOST_CHUNK_BYTES = 8 << 20  # small enough for a core's second-level cache, large enough to hide Python's overhead
+_DEVICE_CHUNK_BYTES = 2 << 30  # only bounds memory
 
 
 def run(points: Points, settings: Settings, callback: Callback | None = None) -> Result:
-    """Solve a batch of tasks in the precision that came in; NumPy's in chunks on all cores."""
+    """Solve a batch of tasks in the precision of its vectors; NumPy's in chunks on all cores."""
     xp = namespace(points.vectors)
-    tasks = int(points.vectors.shape[0])
-    parts = list(chunks(tasks, _chunk_size(points, xp)))
+    (b, n, d), s = points.vectors.shape, points.codes.shape[1]
+    per_task = (4 if points.vectors.dtype == xp.float32 else 8) * (12 * n * n + n * d + 8 * s * d)
+    chunk_bytes = _HOST_CHUNK_BYTES if on_host(points.vectors) else _DEVICE_CHUNK_BYTES
+    parts = list(chunks(b, max(1, chunk_bytes // per_task)))
 
     def solve(part: slice) -> Result:
         return _solve(points.part(part), settings, callback, part)
 
     # with a callback, one after another: it need not be thread-safe
     on_cores = is_numpy(xp) and callback is None and len(parts) > 1
-    joined: Result = collect(tasks, map_on_cores(solve, parts) if on_cores else map(solve, parts))
+    joined: Result = collect(b, map_on_cores(solve, parts) if on_cores else map(solve, parts))
     return joined
 
 
 BATCHED = batched(run, shows_steps=True)
 
 
-def _chunk_size(points: Points, xp: Namespace) -> int:
-    (_, n, d), s = points.vectors.shape, points.codes.shape[1]
-    itemsize = 4 if points.vectors.dtype == xp.float32 else 8
-    per_task = itemsize * int(12 * n * n + n * d + 8 * s * d)
-    return max(1, (_HOST_CHUNK_BYTES if on_host(points.vectors) else _DEVICE_CHUNK_BYTES) // per_task)
-
-
 class _Fixed(NamedTuple):
-    """What no step changes."""
+    """Constants of a run."""
 
     rest: Array  # (b, m, d)
     rest_sim: Array  # (b, m, m)  diagonal -1
@@ -70,7 +51,7 @@ class _Fixed(NamedTuple):
 
 
 class _Forward(NamedTuple):
-    """One evaluation of eq. 1-5, with what the gradient needs again."""
+    """One evaluation of eq. 1-5, with what the gradient needs."""
 
     sim: Array  # (b, s, n)  rows of the anchors
     share: Array  # (b, s, n)
@@ -79,32 +60,17 @@ class _Forward(NamedTuple):
     z: Array  # (b, n, c)
 
 
-def _fix(points: Points, settings: Settings) -> _Fixed:
-    xp = namespace(points.vectors)
-    rest = points.rest
-    b, m, _ = rest.shape
-    n = points.vectors.shape[1]
-    k = min(settings.n_neighbors, n - 1)
-    where = device(rest)
-    sim = rest @ xp.matrix_transpose(rest)
-    sim = xp.where(xp.eye(m, dtype=xp.bool, device=where), -1.0, xp.clip(sim, min=0.0))
-    best = sim if k >= m else xp.sort(sim, axis=-1)[..., m - k :]
-    labels = xp.concat([points.labels, xp.zeros((b, m, points.n_classes), dtype=rest.dtype, device=where)], axis=1)
-    return _Fixed(rest, sim, best, labels, xp.eye(n, dtype=rest.dtype, device=where), k)
-
-
 def _forward(anchors: Array, fixed: _Fixed, settings: Settings) -> _Forward:
     xp = namespace(anchors)
     s, k = anchors.shape[1], fixed.k
-    within = anchors @ xp.matrix_transpose(anchors)
-    within = xp.where(xp.eye(s, dtype=xp.bool, device=device(anchors)), -1.0, xp.clip(within, min=0.0))
     across = xp.clip(anchors @ xp.matrix_transpose(fixed.rest), min=0.0)  # (b, s, m)
     back = xp.matrix_transpose(across)  # (b, m, s)
-    top = xp.concat([within, across], axis=2)  # (b, s, n)
+    top = xp.concat([similarities(anchors), across], axis=2)  # (b, s, n)
     sim = xp.concat([top, xp.concat([back, fixed.rest_sim], axis=2)], axis=1)  # (b, n, n)
     threshold = xp.concat([kth_largest(top, k), kth_largest(xp.concat([back, fixed.rest_best], axis=2), k)], axis=1)
     shared = share(neighbours(sim, k, threshold), sim.dtype)
-    weights = shared * _power(xp.clip(sim, min=0.0), settings.gamma)  # (b, n, n)  eq. 1
+    sim = xp.clip(sim, min=0.0)
+    weights = shared * (sim * sim * sim if settings.gamma == 3 else sim**settings.gamma)  # (b, n, n)  eq. 1
     degree = degrees(weights)  # (b, n)  eq. 3
     scale = 1.0 / xp.sqrt(degree)
     system = fixed.eye - settings.alpha * (scale[:, :, None] * weights * scale[:, None, :])  # eq. 2
@@ -115,8 +81,7 @@ def _forward(anchors: Array, fixed: _Fixed, settings: Settings) -> _Forward:
 
 def _gradient(anchors: Array, fixed: _Fixed, forward: _Forward, dz: Array, settings: Settings) -> Array:
     """dL/dV of the anchors (b, s, d) from dL/dZ (b, n, c)."""
-    xp = namespace(anchors)
-    s = anchors.shape[1]
+    xp, s = namespace(anchors), anchors.shape[1]
     z, degree = forward.z, forward.degrees
     adjoint = cholesky_solve(forward.factor, dz)  # (b, n, c)
     d_degree = -(xp.sum(adjoint * (z - fixed.labels), axis=-1) + xp.sum(z * (adjoint - dz), axis=-1)) / (2 * degree)
@@ -125,30 +90,26 @@ def _gradient(anchors: Array, fixed: _Fixed, forward: _Forward, dz: Array, setti
     pairs = xp.concat([adjoint[:, :s, :], z[:, :s, :]], axis=2) @ xp.matrix_transpose(xp.concat([z, adjoint], axis=2))
     d_weight = settings.alpha * scale[:, :s, None] * scale[:, None, :] * pairs
     d_weight = d_weight + d_degree[:, :s, None] + d_degree[:, None, :]  # (b, s, n)
-    coefficient = forward.share * _slope(forward.sim, settings.gamma) * d_weight
-    return coefficient[:, :, :s] @ anchors + coefficient[:, :, s:] @ fixed.rest
-
-
-def _power(x: Array, gamma: float) -> Array:
-    return x * x * x if gamma == 3 else x**gamma
-
-
-def _slope(x: Array, gamma: float) -> Array:
-    """d[x]_+^gamma / dx, zero where x is."""
-    xp = namespace(x)
+    sim, gamma = forward.sim, settings.gamma
     if gamma == 3:
-        return 3 * x * x
-    positive = x > 0
-    return xp.where(positive, gamma * xp.where(positive, x, xp.ones_like(x)) ** (gamma - 1), xp.zeros_like(x))
+        slope = 3 * sim * sim
+    else:  # zero at zero
+        positive = sim > 0
+        slope = xp.where(
+            positive, gamma * xp.where(positive, sim, xp.ones_like(sim)) ** (gamma - 1), xp.zeros_like(sim)
+        )
+    coefficient = forward.share * slope * d_weight
+    return coefficient[:, :, :s] @ anchors + coefficient[:, :, s:] @ fixed.rest
 
 
 def _solve(points: Points, settings: Settings, callback: Callback | None, tasks: slice) -> Result:
     """Algorithm 1 for a chunk of tasks."""
-    xp = namespace(points.vectors)
-    b, s, _ = points.support.shape
-    where = device(points.vectors)
-    fixed = _fix(points, settings)
-    anchors = points.support
+    anchors, rest = points.support, points.rest
+    xp, where = namespace(anchors), device(anchors)
+    (b, s, _), m = anchors.shape, rest.shape[1]
+    k, sim = min(settings.n_neighbors, s + m - 1), similarities(rest)
+    best = sim if k >= m else xp.sort(sim, axis=-1)[..., m - k :]
+    fixed = _Fixed(rest, sim, best, points.all_labels, xp.eye(s + m, dtype=rest.dtype, device=where), k)
     optimizer = settings.make_optimizer()
     state: Moments | None = optimizer.init(anchors)
     active = xp.ones((b,), dtype=xp.bool, device=where)
@@ -169,7 +130,8 @@ def _solve(points: Points, settings: Settings, callback: Callback | None, tasks:
         if settings.renormalize:
             gradient = gradient - xp.sum(gradient * anchors, axis=-1, keepdims=True) * anchors
         if stops:
-            done = active & _met(value, gradient, settings)
+            loss_tol, grad_tol = settings.tolerances
+            done = active & ((value <= loss_tol) | (xp.max(xp.abs(gradient), axis=(1, 2)) <= grad_tol))
             taken = xp.where(done, xp.full_like(taken, step), taken)
             active = active & ~done
             if not bool(xp.any(active)):
@@ -185,14 +147,3 @@ def _solve(points: Points, settings: Settings, callback: Callback | None, tasks:
     losses += losses[-1:] * (settings.steps - len(losses))
     curve = xp.stack(losses, axis=1) if losses else xp.zeros((b, 0), dtype=anchors.dtype, device=where)
     return Result(forward.z, anchors, curve, taken, ~active)
-
-
-def _met(value: Array, gradient: Array, settings: Settings) -> Array:
-    """Which tasks are within a tolerance (b,)."""
-    xp = namespace(value)
-    met = xp.zeros_like(value, dtype=xp.bool)
-    if settings.loss_tol is not None:
-        met = met | (value <= settings.loss_tol)
-    if settings.grad_tol is not None:
-        met = met | (xp.max(xp.abs(gradient), axis=(1, 2)) <= settings.grad_tol)
-    return met

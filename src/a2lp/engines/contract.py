@@ -1,14 +1,15 @@
-"""What inner loops take and give, and what an engine is. ``reference`` says what is right for LP and A2LP."""
+"""Inputs and results of inner loops, and what an engine is; ``reference`` defines the results for LP and A2LP."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from a2lp import optimizers
-from a2lp.arrays import Array, is_numpy, namespace, one_hot
-from a2lp.checks import adam_betas, check_fields, choice, flag, number, whole
+from a2lp.arrays import Array, device, is_numpy, namespace, one_hot
+from a2lp.checks import check_fields, checked, choice, flag, number, require_betas, whole
 from a2lp.losses import CROSS_ENTROPY, NUMERICS, LossValue, Terms, evaluate, make_terms
 
 NO_SOLUTION = "At 1 the propagation has no unique solution;"
@@ -44,8 +45,7 @@ class Points(NamedTuple):
     @property
     def query(self) -> Array:
         """Queries (b, q, d)."""
-        s = self.codes.shape[1]
-        return self.vectors[:, s : s + self.n_query, :]
+        return self.rest[:, : self.n_query, :]
 
     @property
     def labels(self) -> Array:
@@ -53,11 +53,32 @@ class Points(NamedTuple):
         return one_hot(self.codes, self.n_classes, self.vectors.dtype)
 
     @property
+    def all_labels(self) -> Array:
+        """One-hot labels of all points (b, s + q + u, c), zero for those without a label; Y of eq. 4."""
+        return one_hot(self._all_codes, self.n_classes, self.vectors.dtype)
+
+    @property
+    def memberships(self) -> Array:
+        """The same with the classes as rows (b, c, s + q + u)."""
+        return one_hot(self._all_codes, self.n_classes, self.vectors.dtype, axis=1)
+
+    @property
+    def _all_codes(self) -> Array:
+        xp, (b, m, _) = namespace(self.codes), self.rest.shape
+        none = xp.full((b, m), -1, dtype=self.codes.dtype, device=device(self.codes))
+        return xp.concat([self.codes, none], axis=1)
+
+    @property
     def class_means(self) -> Array:
         """Mean support vector of each class (b, c, d)."""
         xp = namespace(self.vectors)
         labels = self.labels
         return (xp.matrix_transpose(labels) @ self.support) / xp.sum(labels, axis=1)[:, :, None]
+
+    def codes_at(self, rows: Array) -> Array:
+        """Classes of the support vectors in these rows (b, q)."""
+        chosen = one_hot(rows, self.codes.shape[1], self.codes.dtype)  # (b, q, s)
+        return namespace(chosen).sum(chosen * self.codes[:, None, :], axis=-1)
 
     def part(self, tasks: slice) -> Points:
         """Some of the tasks."""
@@ -78,7 +99,7 @@ class AdamSettings:
     """Adam's learning rate, decay rates and eps."""
 
     lr: float = number(1e-4, "positive", "The paper uses 1e-4.")
-    betas: tuple[float, float] = adam_betas()
+    betas: tuple[float, float] = checked((0.9, 0.999), require_betas)
     eps: float = number(1e-8, "0 or more", "Adam's default is 1e-8.")
 
     @property
@@ -89,7 +110,7 @@ class AdamSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(GraphSettings, AdamSettings):
-    """The constants of a run of LP (``steps=0``) or A2LP, which documents them."""
+    """The constants of a run of LP (``steps=0``) or A2LP; ``methods.propagation.A2LP`` documents them."""
 
     steps: int = whole(1000, 0, "0 is plain label propagation.")
     loss: Terms | Any = CROSS_ENTROPY
@@ -108,25 +129,31 @@ class Settings(GraphSettings, AdamSettings):
 
     @property
     def updates(self) -> int:
-        """How often the anchors move: the authors' last update comes after the last Z, so it decides nothing."""
+        """How often the anchors move: the authors' last update comes after the last Z, so it has no effect."""
         return self.steps if self.final_forward else max(self.steps - 1, 0)
 
+    @property
+    def tolerances(self) -> tuple[float, float]:
+        """``loss_tol`` and ``grad_tol``; minus infinity for None, which no value reaches."""
+        loss_tol, grad_tol = (-math.inf if tol is None else tol for tol in (self.loss_tol, self.grad_tol))
+        return loss_tol, grad_tol
+
     def scale(self, n_support: int) -> float:
-        """What the sum over anchors is multiplied with: the paper sums, the authors' code takes the mean."""
+        """The factor of the sum over anchors: the paper has the sum, the authors' code the mean."""
         return 1.0 / n_support if self.reduction == "mean" else 1.0
 
     def make_optimizer(self) -> optimizers.Optimizer:
-        """The optimiser that these settings name."""
+        """The optimiser with these settings."""
         return self.adam if self.optimizer == "adam" else optimizers.GradientDescent(self.lr)
 
     def loss_at(self, anchors: Array, rest: Array, labels: Array) -> LossValue:
-        """The loss that these settings name, at Z."""
+        """The loss at Z."""
         scale = self.scale(int(anchors.shape[-2]))
         return evaluate(self.loss, self.numerics, anchors, rest, labels, tau=self.tau, scale=scale)
 
 
 class Result(NamedTuple):
-    """What an engine of LP and A2LP returns.
+    """The result of an engine of LP and A2LP.
 
     Attributes
     ----------
@@ -150,7 +177,7 @@ class Result(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a callback gets before each step.
+    """The argument of a callback, before each step.
 
     Attributes
     ----------
@@ -159,11 +186,11 @@ class Step(NamedTuple):
     tasks : slice
         Which tasks of the batch.
     anchors : array
-        The support vectors (b, s, d) or class weights (b, c, d) that are adapted.
+        The adapted support vectors (b, s, d) or class weights (b, c, d).
     losses : array (b,) or None
         The loss, for loops that evaluate it.
-    z : array
-        Scores of all points of the task (of the support, where only they are scored) (b, n, c).
+    z : array (b, n, c)
+        Scores of all points of the task, or of the support only where the loss is of the support.
     """
 
     number: int
@@ -176,17 +203,13 @@ class Step(NamedTuple):
 Callback = Callable[[Step], object]
 
 
-def _never(points: Points, settings: Any) -> str | None:
-    return None
-
-
 class Engine(NamedTuple):
     """A way to run a loop.
 
     Attributes
     ----------
     name : str
-        What the user asks for it by.
+        The value of the parameter ``engine``.
     run : callable
         ``run(points, settings)``, or ``run(points, settings, callback)`` where ``shows_steps``.
     reason : str
@@ -200,28 +223,19 @@ class Engine(NamedTuple):
     name: str
     run: Callable[..., Any]
     reason: str
-    refusal: Callable[[Points, Any], str | None] = _never
+    refusal: Callable[[Points, Any], str | None] = lambda points, settings: None
     shows_steps: bool = False
 
 
 class Loop(NamedTuple):
-    """An inner loop, with its engines in the order in which ``"auto"`` tries them.
-
-    Attributes
-    ----------
-    name : str
-    engines : tuple of Engine
-    is_one_pass : callable
-        Whether these settings ask for no step at all, so that compiling does not pay.
-    """
+    """An inner loop, with its engines in the order in which ``"auto"`` tries them."""
 
     name: str
     engines: tuple[Engine, ...]
-    is_one_pass: Callable[[Any], bool] = lambda settings: False
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the user can ask for."""
+        """The values of the parameter ``engine``."""
         return ("auto", *(engine.name for engine in self.engines))
 
     @property
@@ -230,19 +244,18 @@ class Loop(NamedTuple):
         return any(engine.shows_steps for engine in self.engines)
 
 
-def needs_numpy(points: Points, settings: Any) -> str | None:
-    """The refusal of engines that are compiled for NumPy arrays."""
-    if is_numpy(namespace(points.vectors)):
-        return None
-    return f"it takes NumPy arrays, and these are {type(points.vectors).__module__} arrays"
-
-
 def fused_cpu(run: Callable[[Points, Any], Any], what: str = "steps") -> Engine:
     """An engine of numba code on NumPy arrays."""
+
+    def refusal(points: Points, settings: Any) -> str | None:
+        if is_numpy(namespace(points.vectors)):
+            return None
+        return f"it takes NumPy arrays, and these are {type(points.vectors).__module__} arrays"
+
     reason = f"NumPy arrays: all {what} of a task in one compiled call, a task to a core"
-    return Engine("fused_cpu", run, reason, needs_numpy)
+    return Engine("fused_cpu", run, reason, refusal)
 
 
 def batched(run: Callable[..., Any], *, shows_steps: bool = False) -> Engine:
-    """An engine of array-API code, all tasks a step at a time."""
+    """An engine of array-API code, one step of all tasks at a time."""
     return Engine("batched", run, "it runs on any array library", shows_steps=shows_steps)

@@ -1,9 +1,8 @@
 """How kernels are compiled by numba, and where the compiled code is kept.
 
-numba's own cache looks at the file of a function and not at those it calls: after an upgrade, old code of an unchanged
-file would call old code of a changed one. Here the folder is named by a hash of all sources that end up in compiled
-code, and of the versions of numba, llvmlite and a2lp. It lies in the user's cache, since site-packages often cannot be
-written. Folders of other versions are removed when they have not been used for a while.
+numba's own cache checks the file of a function but not the files of the functions it calls, so after an upgrade it
+could run old code. Here the cache folder is named by a hash of all sources of compiled code and of the versions of
+numba, llvmlite and a2lp. It is in the user's cache, since site-packages is often read-only.
 """
 
 from __future__ import annotations
@@ -28,25 +27,21 @@ from a2lp.files import cache_folder
 # Sums may be reordered and multiplications fused; NaN, infinities and divisions keep their meaning.
 FAST = {"reassoc", "contract", "nsz"}
 
-# Functions that only compiled code calls: without wrappers for Python they compile in half the time. What computes
-# with fast-math is inlined: a function that stays one is compiled twice, by itself and beside its caller, is linked to
-# the first in the process that compiles and to the second in those that load the cache, and the two would not round
-# alike.
+# Functions that only compiled code calls: without wrappers for Python they compile in half the time. Those with
+# fast-math are inlined. Otherwise they would be compiled twice, alone and with their caller; the process that compiles
+# would link to the first, processes that load the cache to the second, and the two do not round alike.
 _COMMON = {"nogil": True, "error_model": "numpy", "_nrt": False}
 _INSIDE = _COMMON | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 part = numba.njit(**_INSIDE)
 fast_part = numba.njit(fastmath=FAST, forceinline=True, **_INSIDE)
 
-_SOURCES = ("kernels", "engines", "loops", "pool/_kernels.py", "graph.py", "losses.py", "optimizers.py")
+_SOURCES = ("kernels", "engines", "loops", "pool/_kernels.py", "arrays.py", "graph.py", "losses.py", "optimizers.py")
 _UNUSED_DAYS = 30
 _MOST_FOLDERS = 8
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Decorate a function that Python calls: it is compiled at its first call, and loaded from the cache later.
-
-    ``options`` are numba's, beside those that all kernels share.
-    """
+    """Decorate a function that Python calls: compiled at its first call with numba's options, then cached."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         dispatcher = numba.njit(**_COMMON | {"fastmath": FAST} | options)(function)
@@ -59,7 +54,7 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 @cache
 def source_hash() -> str:
-    """A hash of everything that decides compiled code, but for the processor, which numba looks at itself."""
+    """A hash of everything that decides compiled code but the processor, which numba checks itself."""
     root = Path(__file__).resolve().parents[1]
     digest = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__} {__version__}".encode())
     for name in _SOURCES:
@@ -71,45 +66,37 @@ def source_hash() -> str:
 
 @cache
 def folder() -> Path | None:
-    """The folder of compiled code; None where none can be written that is this user's alone.
-
-    Compiled code is stored as pickles, so a folder that others can write to is not read.
-    """
+    """The folder of compiled code; None if it cannot be written, or if others can write to it: it holds pickles."""
     try:
         root = Path(config.CACHE_DIR) / "a2lp" if config.CACHE_DIR else cache_folder() / "kernels"
         found = root / source_hash()
         new = not found.exists()
         found.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not _private(found) or not os.access(found, os.W_OK | os.X_OK):
+        status = found.stat()
+        private = not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o022)
+        if not (private and os.access(found, os.W_OK | os.X_OK)):
             return None
         os.utime(found)
         if new:
             _remove_old(root, found)
-    except (OSError, RuntimeError):  # RuntimeError: there is no home
+    except (OSError, RuntimeError):  # RuntimeError: there is no home folder
         return None
     return found
 
 
-def _private(path: Path) -> bool:
-    if not hasattr(os, "getuid"):
-        return True
-    status = path.stat()
-    return status.st_uid == os.getuid() and not status.st_mode & 0o022
-
-
 def _remove_old(root: Path, current: Path) -> None:
-    """Remove folders of other versions that were not used for a month, and all but the last few of the others."""
-    others = sorted((path for path in root.iterdir() if path != current and path.is_dir()), key=_used, reverse=True)
+    """Remove folders of other versions that were not used for a month, and all but the most recent few."""
+
+    def last_use(path: Path) -> float:
+        try:
+            return path.stat().st_mtime
+        except OSError:  # removed by another process just now
+            return 0.0
+
+    others = sorted((path for path in root.iterdir() if path != current and path.is_dir()), key=last_use, reverse=True)
     for rank, path in enumerate(others, start=1):
-        if rank >= _MOST_FOLDERS or time.time() - _used(path) > _UNUSED_DAYS * 86400:
+        if rank >= _MOST_FOLDERS or time.time() - last_use(path) > _UNUSED_DAYS * 86400:
             shutil.rmtree(path, ignore_errors=True)
-
-
-def _used(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:  # removed by another process just now
-        return 0.0
 
 
 class _Locator(_CacheLocator):  # type: ignore[misc]

@@ -1,25 +1,25 @@
-"""The graph of a task as compiled code: k-th largest similarities, weights, degrees."""
+"""The graph of a task as compiled code: k-th largest similarities, weights, degrees, and the system of eq. 5."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
+from a2lp.graph import DEGREE_OFFSET
 from a2lp.kernels.compiler import fast_part, part
-from a2lp.kernels.simd import VECTOR_BYTES, Loop, data_of, load, splat
+from a2lp.kernels.simd import VECTOR_BYTES, Loop, call, data_of, int64, load, splat
 
-# A k-th place moves by a few values from step to step; a longer way is shorter by halving the range.
-_WALK = 6
+_WALK = 6  # values to try one by one, since the k-th place moves little from step to step; then bisection is faster
 
 
 @intrinsic
 def _scan(typingctx, bits, start, length, limit):
-    """How many of ``length`` integers from place ``start`` reach the limit, the least of them, the largest other."""
+    """Of ``length`` integers from ``start`` on: how many reach the limit, the least of those, the largest other."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         array, start, length, limit = args
@@ -27,31 +27,20 @@ def _scan(typingctx, bits, start, length, limit):
         integer, lanes = ir.IntType(width), VECTOR_BYTES // (width // 8)
         vector = ir.VectorType(integer, lanes)
         base = data_of(context, builder, signature.args[0], array)
-
-        def constant(v: int) -> Any:
-            return ir.Constant(vector, [v] * lanes)
-
-        most, least = constant(2 ** (width - 1) - 1), constant(-(2 ** (width - 1)))
+        extremes = 0, 2 ** (width - 1) - 1, -(2 ** (width - 1))
+        zero, most, least = (ir.Constant(vector, [v] * lanes) for v in extremes)
         wide = splat(builder, vector, builder.trunc(limit, integer) if width < 64 else limit)
-        zero = ir.Constant(start.type, 0)
-        loop = Loop(builder, zero, length, ir.Constant(start.type, lanes), [constant(0), most, least])
+        loop = Loop(builder, int64(0), length, int64(lanes), [zero, most, least])
         count, low, high = loop.carried
         values = load(builder, vector, base, builder.add(start, loop.index))
         reached = builder.icmp_signed(">=", values, wide)
         kept, other = builder.select(reached, values, most), builder.select(reached, least, values)
-        totals = loop.close(
-            [
-                builder.sub(count, builder.sext(reached, vector)),
-                builder.select(builder.icmp_signed("<", kept, low), kept, low),
-                builder.select(builder.icmp_signed(">", other, high), other, high),
-            ]
-        )
+        count = builder.sub(count, builder.sext(reached, vector))
+        low = builder.select(builder.icmp_signed("<", kept, low), kept, low)
+        high = builder.select(builder.icmp_signed(">", other, high), other, high)
         found = []
-        for name, total in zip(("add", "smin", "smax"), totals, strict=True):
-            function = cgutils.get_or_insert_function(
-                builder.module, ir.FunctionType(integer, [vector]), f"llvm.vector.reduce.{name}.v{lanes}i{width}"
-            )
-            value = builder.call(function, [total])
+        for name, total in zip(("add", "smin", "smax"), loop.close([count, low, high]), strict=True):
+            value = call(builder, f"vector.reduce.{name}", integer, [total])
             found.append(builder.sext(value, ir.IntType(64)) if width < 64 else value)
         return context.make_tuple(builder, signature.return_type, found)
 
@@ -61,9 +50,9 @@ def _scan(typingctx, bits, start, length, limit):
 
 @part
 def kth_largest(bits, start, length, k, guess):
-    """The k-th largest of a row of floats, none but padding below zero, as the integer that has its bits.
+    """The k-th largest of a row of floats, as the integer with the same bits; only padding may be negative.
 
-    Integers and floats of one sign have one order. ``guess`` is where to begin, best the answer of the last step.
+    Integers and floats of one sign have the same order. ``guess`` is where to begin, best the result of the last step.
     """
     count, low, high = _scan(bits, start, length, guess)
     walked = 0
@@ -111,8 +100,8 @@ def powers(sim, power, slope, i, a, stop, gamma):
 
 
 @fast_part
-def weigh(sim, power, threshold, n, np_, m, W, degree, share, count):
-    """W and its degrees from thresholds; and how many columns each row chose, more than k where some are tied."""
+def _weigh(sim, power, threshold, n, np_, m, W, degree, share, count):
+    """W and its degrees from thresholds, and how many columns each row chose: more than k where some are tied."""
     half, zero = sim.dtype.type(0.5), sim.dtype.type(0)
     for i in range(n):
         mine = threshold[i]
@@ -135,8 +124,8 @@ def weigh(sim, power, threshold, n, np_, m, W, degree, share, count):
 
 
 @fast_part
-def drop_ties(i, sim, power, threshold, slack, order, n, m, k, W, degree, share):
-    """Take back what row i chose too much: of equal values at its k-th place, the first in the caller's order stay."""
+def _drop_ties(i, sim, power, threshold, slack, order, n, m, k, W, degree, share):
+    """Drop what row i chose beyond k: of equal values at its k-th place, the first in the caller's order stay."""
     half = sim.dtype.type(0.5)
     low = threshold[i]
     high = low * (1 + 2 * slack)
@@ -157,3 +146,26 @@ def drop_ties(i, sim, power, threshold, slack, order, n, m, k, W, degree, share)
                     share[i - m, j] -= half
                 if j >= m:
                     share[j - m, i] -= half
+
+
+@fast_part
+def normalised_system(
+    sim, bits, power, kth, kth_bits, slack, order, n, m, k, alpha, U, share, threshold, degree, scale, count
+):
+    """U = I - alpha S, S the normalised graph (eq. 2); ``share`` is filled for the points from m on."""
+    one, np_ = U.dtype.type(1), U.shape[1]
+    for i in range(n):
+        kth_bits[0, i] = kth_largest(bits, i * np_, np_, k, kth_bits[0, i])
+        threshold[i] = (one - slack) * kth[0, i]
+    _weigh(sim, power, threshold, n, np_, m, U, degree, share, count)
+    for i in range(n):
+        if count[i] > k and threshold[i] > 0:
+            _drop_ties(i, sim, power, threshold, slack, order, n, m, k, U, degree, share)
+    for i in range(n):
+        degree[i] += U.dtype.type(DEGREE_OFFSET)
+        scale[i] = one / math.sqrt(degree[i])
+    for i in range(n):
+        f = -alpha * scale[i]
+        for j in range(np_):
+            U[i, j] *= f * scale[j]
+        U[i, i] = one

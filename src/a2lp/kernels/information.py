@@ -1,26 +1,16 @@
 """Mutual information on one task's logits as compiled code: softmax, and the gradient of its losses.
 
-Matrices are (classes, points), so that every loop goes over whole vectors of points; columns that only pad have no
-share in any sum.
+Matrices are (classes, points), so that every loop runs along whole vectors of points; padding adds nothing to any sum.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
-
-import numpy as np
 
 from a2lp.kernels.compiler import fast_part
 from a2lp.kernels.elementary import exp
-from a2lp.optimizers import Adam
 
-TAU, SUPPORT, MARGINAL, CONDITIONAL, ORDER = range(5)  # places in the vector of parameters, before Adam's
-
-
-def parameters(tau: float, objective: tuple[float, float, float, float], adam: Adam, dtype: Any) -> Any:
-    """The vector of parameters."""
-    return np.array([tau, *objective, *adam.constants], dtype)
+TAU, SUPPORT, MARGINAL, CONDITIONAL, ORDER = range(5)  # indices into the vector of parameters, before Adam's
 
 
 @fast_part
@@ -50,9 +40,9 @@ def probabilities(L, P, shift, total, c):
 
 @fast_part
 def query_gradient(P, L, H, average, is_query, c, share, floats):
-    """H = p (u - sum_k p_k u_k) / m on the queries, u = w_1 phi(mean p) - w_2 phi(p); zero on all else.
+    """H = p (u - sum_k p_k u_k) / m on the queries, u = w_1 phi(mean p) - w_2 phi(p); zero elsewhere.
 
-    phi is the entropy's slope without its sign: log p, or order / (order - 1) p^(order - 1).
+    phi is minus the slope of the entropy: log p, or order / (order - 1) p^(order - 1).
     """
     order, one = floats[ORDER], P.dtype.type(1)
     tiny = P.dtype.type(1e-30)
@@ -83,7 +73,7 @@ def query_gradient(P, L, H, average, is_query, c, share, floats):
 
 @fast_part
 def support_gradient(P, H, codes, c, scale):
-    """The cross-entropy's p - y on the support; 1 - p_y is summed from its parts, since p_y is near one."""
+    """The cross-entropy's p - y on the support; 1 - p_y is a sum of its parts, since p_y is near one."""
     for i in range(len(codes)):
         wrong = P.dtype.type(0)
         for q in range(c):

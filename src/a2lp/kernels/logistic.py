@@ -1,6 +1,6 @@
 """Logistic regression of one task as compiled code in float64, on the points' inner products.
 
-Arrays are (classes, points), so that loops run along whole vectors. Sizes: t points in training, c classes.
+Arrays are (classes, points), so that loops run along whole vectors. Sizes: t training points, c classes.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ import numpy as np
 
 from a2lp.kernels.compiler import compiled, fast_part
 
-MOST_STEPS = 50  # of Newton's; a few are enough
+MOST_STEPS = 50  # of Newton's method; a few are usually enough
 LEAST_STEP = 1e-6
-SLOPE = 1e-4  # a step must bring this share of what the slope promises
-ROUNDING = 1e-13  # of a value that is a sum; near the end a good step brings less
-
+SLOPE = 1e-4  # share of the decrease predicted by the slope that a step must reach
+ROUNDING = 1e-13  # relative error of the objective; near the end a good step gains less
 FIT_ARRAYS = 11
 
 
 @fast_part
 def _weigh(K, x, out):
-    """Coefficients (c, t + 1) to what they give at the points: each row times K; the biases, last, stay."""
+    """Values at the points for coefficients (c, t + 1): each row times K; the biases, last, stay."""
     c, t = len(x), len(K)
     for q in range(c):
         row = out[q, :t]
@@ -36,7 +35,7 @@ def _weigh(K, x, out):
 
 @fast_part
 def _objective(A, KA, labels, C, P):
-    """C times the cross-entropy plus half the squared weights; P (c, t) takes the probabilities."""
+    """C times the cross-entropy plus half the squared weights; the probabilities go to P (c, t)."""
     c, t = P.shape
     loss, squares = 0.0, 0.0
     for i in range(t):
@@ -110,11 +109,10 @@ def _inner(x, y):
 
 @compiled()
 def fit(K, labels, C, A, tolerance, work):
-    """Logistic regression: class weights sum_i A[:, i] x_i and biases A[:, t], from those given, in place.
+    """Logistic regression: class weights sum_i A[:, i] x_i and biases A[:, t], improved in place.
 
-    C times the cross-entropy plus half the squared weights is minimised by Newton's method with conjugate gradients,
-    all on coefficients: K (t, t), the points' inner products, gives those of weights. Ends when the gradient's
-    length is below the tolerance. ``work`` (FIT_ARRAYS, c, t + 1) is memory.
+    Newton's method with conjugate gradients on the coefficients A, given the points' inner products K (t, t), until
+    the gradient's length is below the tolerance. ``work`` (FIT_ARRAYS, c, t + 1) is memory.
     """
     KA, D, KD, R, KR, S, KS, HS, B, KB = (
         work[0], work[1], work[2], work[3], work[4], work[5], work[6], work[7], work[8], work[9]
@@ -135,7 +133,7 @@ def fit(K, labels, C, A, tolerance, work):
                 D[q, i] = 0
                 KD[q, i] = 0
         slope = 0.0
-        enough = norm * min(0.01, norm)  # the closer to the end, the more exactly
+        enough = norm * min(0.01, norm)  # more exact near the end
         for _ in range(A.size):
             _curve(S, KS, C, P, HS)
             curvature = _inner(KS, HS)
@@ -160,7 +158,7 @@ def fit(K, labels, C, A, tolerance, work):
             if now <= value - SLOPE * size * slope + ROUNDING * value:
                 break
             size *= 0.5
-        if size <= LEAST_STEP:  # as low as rounding lets it
+        if size <= LEAST_STEP:  # no further descent within rounding
             break
         _copy(B, A)
         _copy(KB, KA)

@@ -1,4 +1,4 @@
-"""The losses of losses.py as compiled code on the anchors' rows of Z; the kernel does not know which one it serves."""
+"""The losses of losses.py as compiled code. No fast-math: in the official numerics, rounding is the point."""
 
 from __future__ import annotations
 
@@ -14,12 +14,9 @@ OTHERS = len(NUMERICS)
 SOFT, NO_QUERIES = QUERY_TERMS.index("soft"), len(QUERY_TERMS)
 
 
-@part  # no fast-math: in the official numerics, rounding is the point
+@part
 def exact_loss(kind, Z, m, s, c, codes, tau, scale, H):
-    """The loss of the anchors, rows m to m + s of Z; its gradient goes into H (s, c).
-
-    log(1 + sum_{j != y} exp(tau (z_j - z_y))): the small remainder is summed up, never 1 - p_y.
-    """
+    """The loss of the anchors, rows m to m + s of Z, as ``losses.cross_entropy``; its gradient goes into H (s, c)."""
     zero = Z.dtype.type(0)
     total = zero
     label = Z.dtype.type(kind == OTHERS)  # taken out of z_y
@@ -43,12 +40,9 @@ def exact_loss(kind, Z, m, s, c, codes, tau, scale, H):
     return total
 
 
-@part  # no fast-math: in the official numerics, rounding is the point
+@part
 def official_loss(kind, Z, m, s, c, codes, tau, scale, H, scratch):
-    """The same as the published code has it; scratch (c,) is float32.
-
-    -log(softmax(tau z) + 1e-12) in float32, every operation rounded as PyTorch rounds it.
-    """
+    """The same as ``losses.cross_entropy_official``, rounded as PyTorch rounds it; scratch (c,) is float32."""
     total = Z.dtype.type(0)
     tau32, scale32, e = np.float32(tau), np.float32(scale), scratch
     warp = kind == OFFICIAL
@@ -88,11 +82,11 @@ def official_loss(kind, Z, m, s, c, codes, tau, scale, H, scratch):
     return total
 
 
-@part  # no fast-math: in the official numerics, rounding is the point
+@part
 def query_loss(kind, Z, m, c, tau, entropy, marginal, out, first, mean, d_p, tail):
     """The terms on the other points, rows 0 to m of Z; their gradient goes into columns from ``first`` of ``out``.
 
-    ``tail`` (m,) gets z . dL/dz of each point; mean (c,) and d_p (c,) are scratch.
+    z . dL/dz of each point goes into ``tail`` (m,); mean (c,) and d_p (c,) are scratch.
     """
     zero, one = Z.dtype.type(0), Z.dtype.type(1)
     each = one / Z.dtype.type(m)
@@ -109,7 +103,7 @@ def query_loss(kind, Z, m, c, tau, entropy, marginal, out, first, mean, d_p, tai
             for j in range(c):
                 p[j] = math.exp(tau * (z[j] - top))
                 mass += p[j]
-        else:  # in shares of the largest: squares of small numbers would leave the range of float32
+        else:  # relative to the largest: squares of small numbers would underflow
             share = one / top if top > 0 else zero
             for j in range(c):
                 p[j] = (share * z[j]) * (share * z[j])

@@ -1,9 +1,8 @@
 """Register-blocked matrix products for numba kernels, written as LLVM vector code.
 
-A loop vectoriser decides anew in every loop whether a product stays in registers. Here it is said outright: a
-block of ``ROWS`` rows by up to ``BLOCK`` vectors of ``LANES`` numbers is accumulated in registers and written
-once. Vectors of that length exist on every CPU that LLVM knows: where the hardware's are shorter, LLVM splits
-them; ``LANES`` and ``BLOCK`` are chosen so that the accumulators fit the registers of the machine at hand.
+A loop vectoriser decides in every loop whether a product stays in registers. Here that is explicit: a block of ``ROWS``
+rows by up to ``BLOCK`` vectors is accumulated in registers and written once. The vectors' length and ``BLOCK`` are
+chosen so that the accumulators fit the registers of this machine; LLVM splits vectors that are too long for it.
 """
 
 from __future__ import annotations
@@ -33,8 +32,18 @@ def aligned(shape: tuple[int, int], dtype: Any) -> Any:
     return buffer[skip : skip + size].reshape(shape)
 
 
+def allocate(dtype: Any, shapes: dict[str, tuple[int, int]]) -> dict[str, Any]:
+    """Aligned zeros by name; the names in one key have the same shape."""
+    return {name: aligned(shape, dtype) for names, shape in shapes.items() for name in names.split()}
+
+
+def as_integers(array: Any) -> Any:
+    """A view of floats as the integers with the same bits."""
+    return array.view(np.int32 if array.itemsize == 4 else np.int64)
+
+
 def cpu_features() -> str:
-    """The processor's features, as LLVM names them; those that numba is told, where it is."""
+    """The processor's features as LLVM names them, or those set for numba."""
     if config.CPU_FEATURES is not None:
         return str(config.CPU_FEATURES)
     return str(llvm.get_host_cpu_features().flatten())
@@ -52,11 +61,26 @@ def data_of(context: Any, builder: Any, array_type: Any, value: Any) -> Any:
     return context.make_array(array_type)(context, builder, value).data
 
 
-def vector_type(array_type: Any) -> tuple[Any, Any, int]:
+def simd_type(array_type: Any) -> tuple[Any, Any, int]:
     """LLVM's types of an array's numbers and of vectors of them, and the numbers in a vector."""
     scalar = ir.FloatType() if array_type.dtype == types.float32 else ir.DoubleType()
     lanes = VECTOR_BYTES // (array_type.dtype.bitwidth // 8)
     return scalar, ir.VectorType(scalar, lanes), lanes
+
+
+def int64(value: int) -> Any:
+    """A constant of type int64."""
+    return ir.Constant(ir.IntType(64), value)
+
+
+def offset(builder: Any, start: Any, row: Any, a: int, b: int) -> Any:
+    """Index of entry (a, b) of a matrix in memory: its first entry is at ``start``, and its rows are ``row`` apart."""
+    return builder.add(start, builder.add(builder.mul(row, int64(a)), int64(b)))
+
+
+def entry(builder: Any, base: Any, start: Any, row: Any, a: int, b: int) -> Any:
+    """Entry (a, b) of such a matrix in the array at ``base``."""
+    return builder.load(builder.gep(base, [offset(builder, start, row, a, b)]))
 
 
 def splat(builder: Any, vector: Any, value: Any) -> Any:
@@ -66,56 +90,54 @@ def splat(builder: Any, vector: Any, value: Any) -> Any:
     return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), mask)
 
 
-def load(builder: Any, vector: Any, base: Any, offset: Any) -> Any:
-    """The vector at ``base[offset]``, which need not be aligned."""
-    pointer = builder.bitcast(builder.gep(base, [offset]), vector.as_pointer())
+_LAYOUT = llvm.create_target_data("e-m:e-i64:64-f80:128-n8:16:32:64-S128")
+
+
+def load(builder: Any, vector: Any, base: Any, index: Any) -> Any:
+    """The vector at ``base[index]``, which need not be aligned."""
+    pointer = builder.bitcast(builder.gep(base, [index]), vector.as_pointer())
     return builder.load(pointer, align=vector.element.get_abi_size(_LAYOUT))
 
 
-def store(builder: Any, vector: Any, base: Any, offset: Any, value: Any) -> None:
-    """Write a vector to ``base[offset]``, which need not be aligned."""
-    pointer = builder.bitcast(builder.gep(base, [offset]), vector.as_pointer())
+def store(builder: Any, vector: Any, base: Any, index: Any, value: Any) -> None:
+    """Write a vector to ``base[index]``, which need not be aligned."""
+    pointer = builder.bitcast(builder.gep(base, [index]), vector.as_pointer())
     builder.store(value, pointer, align=vector.element.get_abi_size(_LAYOUT))
 
 
-_LAYOUT = llvm.create_target_data("e-m:e-i64:64-f80:128-n8:16:32:64-S128")
+def call(builder: Any, name: str, result: Any, arguments: list[Any], **options: Any) -> Any:
+    """Call one of LLVM's functions of vectors, whose name ends in the type of its last argument."""
+    vector = arguments[-1].type
+    function_type = ir.FunctionType(result, [argument.type for argument in arguments])
+    name = f"llvm.{name}.v{vector.count}{vector.element.intrinsic_name}"
+    return builder.call(cgutils.get_or_insert_function(builder.module, function_type, name), arguments, **options)
 
 
 def fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
     """A b + c of vectors, rounded once."""
-    vector = a.type
-    bits = 32 if isinstance(vector.element, ir.FloatType) else 64
-    name = f"llvm.fma.v{vector.count}f{bits}"
-    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector, [vector] * 3), name)
-    return builder.call(function, [a, b, c])
+    return call(builder, "fma", a.type, [a, b, c])
 
 
 class Loop:
     """A counted loop whose accumulators are phi nodes, so they live in registers."""
 
     def __init__(self, builder: Any, start: Any, count: Any, step: Any, initial: list[Any]) -> None:
-        self.builder, self.step, self.count = builder, step, count
+        self.builder, self.step = builder, step
         before = builder.block
-        self.head = builder.append_basic_block("head")
-        self.body = builder.append_basic_block("body")
-        self.exit = builder.append_basic_block("exit")
+        self.head, body, self.exit = (builder.append_basic_block(name) for name in ("head", "body", "exit"))
         builder.branch(self.head)
         builder.position_at_end(self.head)
-        self.index = builder.phi(start.type)
-        self.index.add_incoming(start, before)
-        self.carried = []
-        for value in initial:
-            phi = builder.phi(value.type)
+        self.index, *self.carried = (builder.phi(value.type) for value in (start, *initial))
+        for phi, value in zip((self.index, *self.carried), (start, *initial), strict=True):
             phi.add_incoming(value, before)
-            self.carried.append(phi)
-        builder.cbranch(builder.icmp_signed("<", self.index, count), self.body, self.exit)
-        builder.position_at_end(self.body)
+        builder.cbranch(builder.icmp_signed("<", self.index, count), body, self.exit)
+        builder.position_at_end(body)
 
     def close(self, values: list[Any]) -> list[Any]:
         """End the body; the accumulators after the loop."""
         block = self.builder.block
-        self.index.add_incoming(self.builder.add(self.index, self.step), block)
-        for phi, value in zip(self.carried, values, strict=True):
+        values = [self.builder.add(self.index, self.step), *values]
+        for phi, value in zip((self.index, *self.carried), values, strict=True):
             phi.add_incoming(value, block)
         self.builder.branch(self.head)
         self.builder.position_at_end(self.exit)
@@ -130,34 +152,23 @@ def make_product(vectors: int, *, subtract: bool, indexed: bool) -> Any:
 
         out[o0 + a o_row + j]  =  sum_k x[x0 + a x_row + k x_k] y[y0 + r(k) y_k + j]      k = start .. count - 1
 
-    with r(k) = k, or ``rows[k]`` if ``indexed``; with ``subtract`` the sum is taken from what ``out`` holds.
+    with r(k) = k, or ``rows[k]`` if ``indexed``; with ``subtract`` the sum is subtracted from ``out``.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         x_type, y_type, rows_type, out_type = (signature.args[i] for i in (0, 4, 7, 10))
         x, x0, x_row, x_k, y, y0, y_k, rows, start, count, out, o0, o_row = args
-        _, vector, lanes = vector_type(out_type)
+        _, vector, lanes = simd_type(out_type)
         x, y, out = (data_of(context, builder, t, v) for t, v in ((x_type, x), (y_type, y), (out_type, out)))
-        integer = x0.type
-
-        def constant(v: int) -> Any:
-            return ir.Constant(integer, v)
-
-        places = [
-            builder.add(o0, builder.add(builder.mul(o_row, constant(a)), constant(b * lanes)))
-            for a in range(ROWS)
-            for b in range(vectors)
-        ]
+        places = [offset(builder, o0, o_row, a, b * lanes) for a in range(ROWS) for b in range(vectors)]
         zero = ir.Constant(vector, [0.0] * lanes)
         initial = [load(builder, vector, out, p) if subtract else zero for p in places]
-        x_rows = [builder.add(x0, builder.mul(x_row, constant(a))) for a in range(ROWS)]
-        loop = Loop(builder, start, count, constant(1), initial)
+        x_rows = [builder.add(x0, builder.mul(x_row, int64(a))) for a in range(ROWS)]
+        loop = Loop(builder, start, count, int64(1), initial)
         k = loop.index
-        row = k
-        if indexed:
-            row = builder.load(builder.gep(data_of(context, builder, rows_type, rows), [k]))
+        row = builder.load(builder.gep(data_of(context, builder, rows_type, rows), [k])) if indexed else k
         y_row = builder.add(y0, builder.mul(row, y_k))
-        operands = [load(builder, vector, y, builder.add(y_row, constant(b * lanes))) for b in range(vectors)]
+        operands = [load(builder, vector, y, builder.add(y_row, int64(b * lanes))) for b in range(vectors)]
         after = []
         for a in range(ROWS):
             factor = builder.load(builder.gep(x, [builder.add(x_rows[a], builder.mul(k, x_k))]))
@@ -187,35 +198,24 @@ def dot_block(typingctx, x, x0, y, y0, row, length, out, o0, o_row):
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         x, x0, y, y0, row, length, out, o0, o_row = args
         x_type, y_type, out_type = signature.args[0], signature.args[2], signature.args[6]
-        scalar, vector, lanes = vector_type(out_type)
+        scalar, vector, lanes = simd_type(out_type)
         x, y, out = (data_of(context, builder, t, v) for t, v in ((x_type, x), (y_type, y), (out_type, out)))
-        integer = x0.type
-
-        def constant(v: int) -> Any:
-            return ir.Constant(integer, v)
-
         zero = ir.Constant(vector, [0.0] * lanes)
-        loop = Loop(builder, constant(0), length, constant(lanes), [zero] * (ROWS * ROWS))
+        loop = Loop(builder, int64(0), length, int64(lanes), [zero] * (ROWS * ROWS))
 
         def operands(base: Any, first: Any) -> list[Any]:
-            offsets = [builder.add(builder.add(first, builder.mul(row, constant(a))), loop.index) for a in range(ROWS)]
-            return [load(builder, vector, base, offset) for offset in offsets]
+            places = [builder.add(builder.add(first, builder.mul(row, int64(a))), loop.index) for a in range(ROWS)]
+            return [load(builder, vector, base, place) for place in places]
 
         left, right = operands(x, x0), operands(y, y0)
         # column by column: the compiler then keeps more of the sums in registers
         pairs = [(a, b) for b in range(ROWS) for a in range(ROWS)]
         made = {(a, b): fma(builder, left[a], right[b], loop.carried[a * ROWS + b]) for a, b in pairs}
-        after = [made[pair] for pair in sorted(made)]
-        sums = loop.close(after)
-        suffix = f"v{lanes}f{out_type.dtype.bitwidth}"
-        reduce = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(scalar, [scalar, vector]), f"llvm.vector.reduce.fadd.{suffix}"
-        )
-        for a in range(ROWS):
-            for b in range(ROWS):
-                total = builder.call(reduce, [ir.Constant(scalar, -0.0), sums[a * ROWS + b]], fastmath=["reassoc"])
-                place = builder.add(o0, builder.add(builder.mul(o_row, constant(a)), constant(b)))
-                builder.store(total, builder.gep(out, [place]))
+        sums = loop.close([made[pair] for pair in sorted(made)])
+        for (a, b), vector_sum in zip(sorted(made), sums, strict=True):
+            terms = [ir.Constant(scalar, -0.0), vector_sum]
+            total = call(builder, "vector.reduce.fadd", scalar, terms, fastmath=["reassoc"])
+            builder.store(total, builder.gep(out, [offset(builder, o0, o_row, a, b)]))
         return context.get_dummy_value()
 
     n = types.int64

@@ -1,21 +1,15 @@
-"""Sinkhorn's scaling of one task after another as compiled code; see ``methods/_maths.sinkhorn`` for the meaning.
-
-Sizes: b tasks, c classes, n points.
-"""
+"""Sinkhorn's scaling of one task after another as compiled code; see ``methods._maths.sinkhorn``."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from a2lp.kernels.compiler import compiled
 
 
-def _scale(
-    kernel: Any, columns: Any, rows: Any, fixed: Any, has_fixed: bool, tolerance: float, rounds: int, plan: Any
-) -> None:
-    """kernel, plan (b, c, n), columns, fixed (b, c), rows (b, n); the plan is written."""
+@compiled(_nrt=True)
+def scale(kernel, columns, rows, fixed, has_fixed, tolerance, rounds, plan):
+    """Fill the plan (b, c, n); kernel (b, c, n), columns and fixed (b, c), rows (b, n)."""
     b, c, n = kernel.shape
     one = kernel.dtype.type(1)
     by_class = np.empty(c, kernel.dtype)
@@ -51,7 +45,3 @@ def _scale(
         for q in range(c):
             for j in range(n):
                 plan[t, q, j] = by_class[q] * (kernel[t, q, j] * by_point[j])
-
-
-# sums may be reordered, so that they are taken many terms at a time
-scale = compiled(_nrt=True)(_scale)

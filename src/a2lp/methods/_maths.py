@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from array_api_compat import device
 
-from a2lp.arrays import Array, is_numpy, namespace, one_hot, softmax
+from a2lp.arrays import Array, device, is_numpy, namespace, one_hot, softmax
 from a2lp.engines.contract import Points
 from a2lp.preprocess import l2, unit_gram
 
-# Added to a kernel whose largest entry is 1 for each point: what underflowed could not be scaled. Between unit vectors
-# entries are never below 1e-17.
-_LEAST_KERNEL = 1e-26
+_LEAST_KERNEL = 1e-26  # added, since zeros cannot be scaled; entries between unit vectors are above 1e-17
 _LEAST_PROBABILITY = 1e-30
 _SINKHORN_ROUNDS = 1000
 _TIE = 1e-6
@@ -33,26 +30,13 @@ def gram_distances(gram: Array) -> Array:
     return xp.where(distances > 32 * xp.finfo(gram.dtype).eps * sums, distances, xp.zeros_like(distances))
 
 
-def class_softmax(x: Array) -> Array:
-    """Softmax over the classes of (b, c, n): with few classes, sums over a middle axis are much faster."""
-    xp = namespace(x)
-    e = xp.exp(x - xp.max(x, axis=1, keepdims=True))
-    return e / xp.sum(e, axis=1, keepdims=True)
-
-
 def rectified_means(points: Points, scale: float) -> tuple[Array, Array]:
-    """BD-CSPN's class means, and the move that brings the rest's mean onto that of the support.
+    """BD-CSPN's class means (b, c, d), and the shift (b, 1, d) of the rest onto the support's mean.
 
-    One point alone stays where it is, since the move would put it onto the support's mean whatever it was. After the
-    move every point votes for the class whose support mean has the largest cosine to it, with the softmax of ``scale``
-    times the cosines as its weight. A new mean is the sum of weighted votes over their number, not over their weights,
-    so a class with doubtful members comes out shorter; a class without votes keeps its support mean.
-
-    Returns
-    -------
-    means : array (b, c, d)
-    move : array (b, 1, d)
-        What is added to every vector of the rest.
+    A single point is not shifted: it would land on the support's mean whatever it was. After the shift every point
+    votes for the class whose support mean has the largest cosine to it, with the softmax of ``scale`` times the cosines
+    as its weight. A new mean is the sum of weighted votes over their number, not over their weights, so that a class
+    with doubtful members has a shorter mean; a class without votes keeps its support mean.
     """
     support, rest, means = points.support, points.rest, points.class_means
     xp = namespace(support)
@@ -60,13 +44,13 @@ def rectified_means(points: Points, scale: float) -> tuple[Array, Array]:
     move = xp.mean(support, axis=1, keepdims=True) - xp.mean(rest, axis=1, keepdims=True)
     if rest.shape[1] == 1:
         move = xp.zeros_like(move)
-    # the moved points themselves are never written: they are most of the memory, and products with them are sums
+    # the shifted points, which are most of the memory, are never stored: products with them are sums
     columns = xp.matrix_transpose(xp.concat([l2(means), move], axis=1))  # (b, d, c + 1)
     shift = move @ columns  # (b, 1, c + 1)
     cross = rest @ columns
     apart = xp.vecdot(rest, rest) + shift[:, :, -1]  # (b, r)
     squares = apart + 2 * cross[:, :, -1]
-    # what rounding leaves of a point that is moved to zero has no direction
+    # a point that is shifted to zero, up to rounding, has no direction
     squares = xp.where(squares > 32 * xp.finfo(rest.dtype).eps * apart, squares, xp.zeros_like(squares))
     lengths = xp.sqrt(xp.concat([xp.vecdot(support, support), squares], axis=1))[:, :, None]  # (b, n, 1)
     along = xp.concat([support @ columns, cross + shift], axis=1)[:, :, :-1]  # (b, n, c)
@@ -80,24 +64,18 @@ def rectified_means(points: Points, scale: float) -> tuple[Array, Array]:
 
 
 def centred_unit_gram(gram: Array, sizes: tuple[int, ...]) -> Array:
-    """Inner products of unit points after consecutive groups of these sizes were centred, and all made unit again."""
+    """Inner products of unit points after consecutive groups of these sizes were centred and normalised again."""
     xp = namespace(gram)
     group = xp.concat([xp.full((size,), i, device=device(gram)) for i, size in enumerate(sizes)])
     together = xp.astype(group[:, None] == group, gram.dtype)  # (n, n)
     centre = xp.eye(gram.shape[-1], dtype=gram.dtype, device=device(gram))
     centre = centre - together / xp.sum(together, axis=0)
-    # what centring leaves of points that are all equal is rounding, not a direction
-    return unit_gram(centre @ gram @ centre, 32 * float(xp.finfo(gram.dtype).eps))
+    # equal points have no direction after centring, only rounding
+    return unit_gram(centre @ gram @ centre, 32)
 
 
 def distances_to_sums(gram: Array, weights: Array) -> Array:
-    """Squared distances (b, c, n) of points from weighted sums of them, given their inner products.
-
-    Parameters
-    ----------
-    gram : array (b, n, n)
-    weights : array (b, c, n)
-    """
+    """Squared distances (b, c, n) of points from their sums under weights (b, c, n), given their inner products."""
     xp = namespace(gram)
     cross = weights @ gram
     squares = xp.sum(cross * weights, axis=-1, keepdims=True)
@@ -105,13 +83,12 @@ def distances_to_sums(gram: Array, weights: Array) -> Array:
 
 
 def transport(energies: Array, columns: Array, tolerance: float, fixed: Array | None = None) -> Array:
-    """Shares of points (b, c, n) that cost the least energy, each class filled; see ``sinkhorn``.
+    """Shares of points (b, c, n) with the least energy, under the classes' masses ``columns``; see ``sinkhorn``.
 
-    Where shares are equal but for the tolerance, the class of least energy has a little more: a single point, for one,
-    is shared as the classes should be filled, whatever its energies.
+    Where shares are equal up to the tolerance, as for a single point, the class of least energy gets a little more.
     """
     xp = namespace(energies)
-    # up to a factor per point, which is scaled away
+    # up to a factor per point, which the scaling removes
     kernel = xp.exp(xp.min(energies, axis=1, keepdims=True) - energies) + _LEAST_KERNEL
     return sinkhorn(kernel, columns, tolerance, fixed=fixed) * (1.0 + _TIE * kernel)
 
@@ -119,26 +96,32 @@ def transport(energies: Array, columns: Array, tolerance: float, fixed: Array | 
 def sinkhorn(
     kernel: Array, columns: Array, tolerance: float, *, rows: Array | None = None, fixed: Array | None = None
 ) -> Array:
-    """Scale points and classes of a kernel until each point has mass 1 and each class what it should have (b, c, n).
+    """Scale points and classes of a positive kernel (b, c, n) to given masses.
 
-    A task stops by itself, after 1000 rounds at the latest, so its plan does not depend on the others.
+    A task stops by itself, after 1000 rounds at the latest, so its plan does not depend on the other tasks.
 
     Parameters
     ----------
     kernel : array (b, c, n)
-        Positive.
     columns : array (b, c)
         The mass of each class.
     tolerance : float
-        A task stops when in a round no point's mass, taken after classes were scaled, changes by more.
+        A task stops when no point's mass, after classes were scaled, changes by more in a round.
     rows : array (b, n), optional
-        The mass of each point, where it is not 1.
+        The mass of each point; 1 by default.
     fixed : array (b, c), optional
         The part of ``columns`` that belongs to labelled points, which are not scaled.
     """
     xp = namespace(kernel)
-    if is_numpy(xp):
-        return _compiled_sinkhorn(kernel, columns, tolerance, rows, fixed)
+    if is_numpy(xp):  # compiled, since NumPy's overhead is most of the time for such small arrays
+        from a2lp.kernels.sinkhorn import scale as compiled_scale
+
+        kernel = np.ascontiguousarray(kernel)
+        plan = np.empty_like(kernel)
+        rows = np.ones((kernel.shape[0], kernel.shape[2]), kernel.dtype) if rows is None else np.ascontiguousarray(rows)
+        own = columns if fixed is None else fixed
+        compiled_scale(kernel, columns, rows, own, fixed is not None, tolerance, _SINKHORN_ROUNDS, plan)
+        return plan
     columns = columns[:, None, :]  # (b, 1, c)
     before = xp.sum(kernel, axis=1, keepdims=True)  # (b, 1, n)  mass of each point before it is scaled
     rows = xp.ones_like(before) if rows is None else rows[:, None, :]
@@ -157,21 +140,7 @@ def sinkhorn(
     return xp.matrix_transpose(by_class) * (kernel * by_point)
 
 
-def _compiled_sinkhorn(
-    kernel: Array, columns: Array, tolerance: float, rows: Array | None, fixed: Array | None
-) -> Array:
-    """The same in compiled code: NumPy spends most of its time between operations as small as these."""
-    from a2lp.kernels.sinkhorn import scale
-
-    kernel = np.ascontiguousarray(kernel)
-    plan = np.empty_like(kernel)
-    rows = np.ones((kernel.shape[0], kernel.shape[2]), kernel.dtype) if rows is None else np.ascontiguousarray(rows)
-    own = columns if fixed is None else fixed
-    scale(kernel, columns, rows, own, fixed is not None, tolerance, _SINKHORN_ROUNDS, plan)
-    return plan
-
-
 def log_scores(probabilities: Array, tau: float) -> Array:
-    """Scores whose softmax, tau times, are these probabilities; finite where they are zero."""
+    """Scores with softmax(tau * scores) equal to these probabilities; finite where they are zero."""
     xp = namespace(probabilities)
     return xp.log(xp.clip(probabilities, min=_LEAST_PROBABILITY)) / tau

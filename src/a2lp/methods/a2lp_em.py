@@ -1,14 +1,13 @@
 """A2LP-EM, ours: anchors by expectation-maximisation on the graph; docs/a2lp_em.md has the equations and ablations.
 
-A2LP moves the labelled points by gradient until propagation labels them well. Here the anchors are the class means
-under the current soft labels, which need no gradient, and the soft labels that they give are propagated on the graph
-of A2LP, in turn, for a few rounds. No uniform marginal is assumed by default: each class's share of the queries is
-estimated; ``marginal="uniform"`` holds them equal.
+The anchors are the class means under the current soft labels, which need no gradient; the soft labels that they give
+are propagated on the graph of A2LP, in turn, for a few rounds. By default no uniform marginal is assumed: each class's
+share of the queries is estimated; with ``marginal="uniform"`` the shares are equal.
 
-Base data are not used by default: vectors are rooted, made unit, centred between the mean of their task and that of its
-support, and made unit again. Where statistics of the base classes exist, ``preprocess="whiten"`` is the better choice:
-points come whitened, and the task's own spread about nearest neighbours is made rounder, too. With any other
-preprocessing points are taken as they are. All parameters were chosen on validation classes of CUB, CIFAR-FS and
+By default no base data are used: vectors are rooted, normalised, centred between the mean of their task and that of its
+support, and normalised again. With statistics of the base classes, ``preprocess="whiten"`` is better: points are
+whitened by these, and locally by the deviations of the task's points from their nearest neighbours. With any other
+preprocessing the points are used as they are. All parameters were chosen on validation classes of CUB, CIFAR-FS and
 miniImageNet, one setting for all shots and samplers.
 """
 
@@ -25,9 +24,9 @@ from a2lp.methods._maths import log_scores
 from a2lp.methods.base import LoopMethod, Outcome, Points, scored
 
 _ESTIMATED, _WHITENED = (50.0, 0.6), (50.0, 0.8)  # temperature and alpha
-_UNIFORM = (20.0, 0.4)  # equal masses keep classes from merging: a softer assignment and less of the graph do
+_UNIFORM = (20.0, 0.4)  # equal masses keep classes from merging, so a softer assignment and less propagation suffice
 _DEFAULT = "None takes what was chosen on validation classes."
-_REACH = 4.0  # the weight of the shares lies between -4, where they look equal, and 4
+_REACH = 4.0  # the weight of the shares is between -4, for equal ones, and 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,25 +38,23 @@ class A2LPEM(LoopMethod):
     marginal : {"estimated", "uniform"}
         Whether the classes' shares among the queries are estimated or equal.
     n_neighbors, gamma : int, float
-        The graph's, as for ``lp``; a task of fewer points has a neighbour less than points.
+        The graph's, as for ``lp``; at most all other points are neighbours.
     alpha : float, optional
-        How far soft labels propagate on the graph; by default 0.6, 0.8 where points are whitened, and 0.4 with a
-        uniform marginal.
+        How far soft labels propagate; by default 0.6, 0.8 for whitened points, and 0.4 with a uniform marginal.
     temperature : float, optional
-        Soft labels are softmax(-temperature * squared distance from the anchors); by default 50, and 20 with a
-        uniform marginal.
+        Of the softmax of negative squared distances from the anchors; by default 50, 20 with a uniform marginal.
     rounds : int
-        Of new anchors and new soft labels; 0 is label propagation.
+        Rounds of new anchors and new soft labels; 0 is label propagation.
     prior : float
-        Queries that each class is given beside its own where its share is estimated.
+        Queries that are added to each class when its share is estimated.
     share_weight : float, optional
-        What logarithms of estimated shares are multiplied by. By default 1 where points are whitened; elsewhere it
-        follows the task, from -4 where the shares look equal, which holds them so, to 4 where they do not.
+        Factor of the logarithms of estimated shares. By default 1 for whitened points; otherwise it follows the task,
+        from -4 for shares that seem equal, which keeps them equal, to 4 for unequal ones.
     local_whitening : bool, optional
-        Whether the spread of points about their nearest neighbours is made rounder first; by default with
-        ``preprocess="whiten"`` only, since it brings nothing to others.
+        Whether points are whitened by their deviations from their nearest neighbours; by default only with
+        ``preprocess="whiten"``, since it does not help otherwise.
     engine : str
-        ``"auto"``, or an engine by name.
+        An engine by name, or ``"auto"``.
     """
 
     loop: ClassVar[Loop] = em.LOOP
@@ -74,18 +71,11 @@ class A2LPEM(LoopMethod):
     local_whitening: bool | None = flag(None, "None is True with preprocess='whiten'.")
 
     def _solve(self, points: Points, callback: Callback | None = None) -> Outcome:
-        ran = self._run(points, self._settings, callback)
-        s = points.codes.shape[1]
-        queries = namespace(points.vectors).matrix_transpose(ran.result.shares[:, :, s : s + points.n_query])
-        return scored(log_scores(queries, self.tau), ran=ran, anchors=ran.result.means)
-
-    @property
-    def _settings(self) -> em.Settings:
         local = self.preprocess == "whiten" if self.local_whitening is None else self.local_whitening
         whitened = self.preprocess == "whiten" or local
         temperature, alpha = _UNIFORM if self.uniform else _WHITENED if whitened else _ESTIMATED
         weight = 1.0 if whitened and self.share_weight is None else self.share_weight
-        return em.Settings(
+        settings = em.Settings(
             rooted=self.preprocess == "none",
             local_whitening=local,
             n_neighbors=self.n_neighbors,
@@ -97,3 +87,6 @@ class A2LPEM(LoopMethod):
             share_weights=(-_REACH, _REACH) if weight is None else (weight, weight),
             uniform=self.uniform,
         )
+        ran, s = self._run(points, settings, callback), points.codes.shape[1]
+        queries = namespace(points.vectors).matrix_transpose(ran.result.shares[:, :, s : s + points.n_query])
+        return scored(log_scores(queries, self.tau), ran=ran, anchors=ran.result.means)

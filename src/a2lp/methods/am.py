@@ -1,16 +1,14 @@
 """Adaptive manifold: Lazarou, Avrithis and Stathaki, "Adaptive manifold for imbalanced transductive few-shot
 learning", WACV 2024.
 
-Labels spread over a nearest-neighbour graph from one centroid for each class. The centroids, a scale for every
-distance and a weight for every edge are then moved by Adam so that the mutual information of queries and labels
-grows while the support stays right: TIM's losses on a graph.
+Labels are propagated over a nearest-neighbour graph from one centroid per class. The centroids, a scale for every
+distance and a weight for every edge are optimised by Adam for TIM's losses, computed on the graph.
 
 AM assumes a uniform marginal softly, by a marginal entropy of weight ten; alpha-AM, made for unequal classes, has
-weight one and entropies of order alpha, and is not counted as assuming it. No base data. As in the authors' code
-centroids choose no neighbours but are chosen, W is not made symmetric again after its edges are weighed, and of all
-updates the last comes too late to count. Where the code has log(p + 1e-12) we have log p from the logits; a query that
-no label reaches takes the nearest centroid's. Alpha and neighbours for fewer than five shots are those for one.
-Unlabelled points count as queries.
+weight one and entropies of order alpha, and does not count as assuming one. No base data. As in the authors' code,
+centroids choose no neighbours but are chosen, W is not symmetrised again after its edges are weighted, and the last
+update has no effect. Instead of the code's log(p + 1e-12), log p is computed from the logits; a query that no label
+reaches gets the label of the nearest centroid. Unlabelled points count as queries.
 """
 
 from __future__ import annotations
@@ -35,18 +33,15 @@ class AM(AdamSettings, LoopMethod):
     Parameters
     ----------
     n_neighbors : int, optional
-        Neighbours in the graph, at most all other nodes; by default 20, from five shots on 10, where shots are
-        counted on the average of the classes.
+        Neighbours of each node, at most all others; by default 20, and 10 from five shots per class on average.
     alpha : float, optional
-        How far labels spread; by default 0.8, from five shots on 0.9.
+        How far labels propagate; by default 0.8, and 0.9 from five shots on.
     support_weight, marginal_weight, conditional_weight : float
         Weights of the support's cross-entropy and of the queries' marginal and conditional entropies.
     steps : int
-        Rounds; 0 spreads labels on the graph as it is.
-    lr, betas, eps
-        Adam's.
-    engine : str
-        ``"auto"``, or an engine by name.
+        Rounds; 0 propagates labels on the initial graph.
+    lr, betas, eps, engine
+        Adam's, and the engine by name or ``"auto"``.
     """
 
     assumes_uniform: ClassVar[bool] = True
@@ -67,15 +62,10 @@ class AM(AdamSettings, LoopMethod):
     def _settings(self, points: Points) -> am.Settings:
         shots, n_nodes = points.codes.shape[1] / points.n_classes, points.vectors.shape[1] + points.n_classes
         alpha, k = (0.8, 20) if shots < 5 else (0.9, 10)
-        weights = self.support_weight, self.marginal_weight, self.conditional_weight
-        return am.Settings(
-            n_neighbors=min(self.n_neighbors or k, n_nodes - 1),
-            alpha=alpha if self.alpha is None else self.alpha,
-            tau=self.tau,
-            objective=Objective(*weights, self._order(shots)),
-            steps=self.steps,
-            adam=self.adam,
-        )
+        alpha = alpha if self.alpha is None else self.alpha
+        objective = Objective(self.support_weight, self.marginal_weight, self.conditional_weight, self._order(shots))
+        k = min(self.n_neighbors or k, n_nodes - 1)
+        return am.Settings(k, alpha, self.tau, objective, self.steps, self.adam)
 
     def _solve(self, points: Points, callback: Callback | None = None) -> Outcome:
         ran = self._run(points, self._settings(points), callback)
@@ -101,7 +91,7 @@ class AlphaAM(AM):
     ----------
     order : float, optional
         Order of the entropies; by default 2 for one shot, else 5.
-    n_neighbors, alpha, support_weight, marginal_weight, conditional_weight, steps, lr, betas, eps
+    n_neighbors, alpha, support_weight, marginal_weight, conditional_weight, steps, lr, betas, eps, engine
         As for ``am``.
     """
 

@@ -1,4 +1,4 @@
-"""What all methods share: parameters that are checked once, preprocessing, bounded memory, and the prediction."""
+"""The base of all methods: checked parameters, preprocessing, bounded memory, and the prediction."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from array_api_compat import device
 
 from a2lp import cores
-from a2lp.arrays import Array, chunks, collect, is_numpy, namespace, on_host, softmax, to_numpy
+from a2lp.arrays import Array, chunks, collect, device, is_numpy, namespace, on_host, softmax, to_numpy
 from a2lp.checks import check_fields, choice, number, require_name
 from a2lp.engines import select
 from a2lp.engines.contract import Callback, Loop
@@ -21,16 +20,16 @@ from a2lp.preprocess import NAMES as PREPROCESS_NAMES
 from a2lp.preprocess import USES_BASE, in_range, preprocess
 from a2lp.tasks.batch import Prediction, TaskBatch
 
-# How much of a batch's vectors is preprocessed at a time: memory stays bounded however many tasks come. On the host a
-# block should fit the caches, and give every core some tasks; on a device it must be large enough to fill it.
+# Bytes of vectors that are preprocessed at a time, which bounds memory. On a CPU a block should fit the caches and give
+# every core some tasks; on a GPU it must be large enough to fill it.
 _BLOCK_BYTES = 16 << 20
 _TASKS_PER_CORE = 8
 _DEVICE_BLOCK_BYTES = 1 << 30
-_TOGETHER = 5  # times as many tasks in a block where each vector is multiplied once: the more, the more they share
+_SHARED_FACTOR = 5  # larger blocks for whitening, where a vector that several tasks of a block share is whitened once
 
 
 class Outcome(NamedTuple):
-    """What a method computed for a block of tasks; see ``Prediction``."""
+    """The results of a method for a block of tasks; see ``Prediction``."""
 
     scores: Array  # (b, q, c)
     codes: Array  # (b, q)
@@ -50,7 +49,7 @@ class Method(ABC):
     Parameters
     ----------
     preprocess : {"l2", "plc", "cl2n", "whiten", "none"}
-        What is done to the vectors of a task first; each method's default is what its authors do.
+        Preprocessing of the vectors of a task; each method's default is that of its authors.
     base : BaseStatistics, optional
         Statistics of the base classes, for ``cl2n``, ``whiten`` and methods that need them.
     tau : float
@@ -70,22 +69,22 @@ class Method(ABC):
 
     @property
     def uniform(self) -> bool:
-        """Whether this method, as it is set, assumes equally many queries of every class."""
+        """Whether the method, with these parameters, assumes equally many queries of every class."""
         return self.assumes_uniform or getattr(self, "marginal", None) == "uniform"
 
     @property
     def reads_statistics(self) -> bool:
-        """Whether this method, as it is set, reads ``base``, the statistics of base classes."""
+        """Whether the method, with these parameters, reads ``base``, the statistics of base classes."""
         return self.needs_base or self.preprocess in USES_BASE
 
     @property
     def uses_base(self) -> bool:
-        """Whether this method, as it is set, uses base classes in any way: tables keep those apart."""
+        """Whether the method, with these parameters, uses base classes in any way; tables list those apart."""
         return self.reads_statistics
 
     @property
     def shows_steps(self) -> bool:
-        """Whether ``predict`` takes a callback: the method has steps, and an engine that shows them."""
+        """Whether ``predict`` takes a callback: the method has steps, and an engine that calls back."""
         return self.loop is not None and self.loop.shows_steps and hasattr(self, "steps")
 
     def predict(self, batch: TaskBatch, callback: Callback | None = None) -> Prediction:
@@ -110,31 +109,25 @@ class Method(ABC):
         if callback is not None and not self.shows_steps:
             raise InputError(f"{type(self).__name__} has no steps to show to a callback. Call predict without one.")
         self._check(batch)
-        blocks = chunks(batch.n_tasks, self._tasks_at_once(batch))
-        found: Outcome = collect(batch.n_tasks, (self._solve_block(batch, block, callback) for block in blocks))
-        return Prediction(
-            scores=found.scores,
-            probabilities=softmax(self.tau * found.scores),
-            labels=batch.decode(found.codes),
-            classes=batch._labels_like(batch.classes),
-            reached=found.reached,
-            steps=found.steps,
-            converged=found.converged,
-            losses=found.losses,
-            anchors=found.anchors,
-            engine=found.engine,
-            reason=found.reason,
-        )
+        whitens = self.needs_base or self.preprocess == "whiten"
+        larger = _SHARED_FACTOR if whitens and is_numpy(namespace(batch.support)) else 1
+        blocks = chunks(batch.n_tasks, larger * _block_size(batch))
+        outcome: Outcome = collect(batch.n_tasks, (self._solve_block(batch, block, callback) for block in blocks))
+        fields = outcome._asdict()
+        labels = batch.decode(fields.pop("codes"))
+        probabilities = softmax(self.tau * outcome.scores)
+        classes = batch._labels_like(batch.classes)
+        return Prediction(probabilities=probabilities, labels=labels, classes=classes, **fields)
 
     def _check(self, batch: TaskBatch) -> None:  # noqa: B027
-        """Warn once of what does not fit this batch."""
+        """Warn once of parameters that do not fit this batch."""
 
     @abstractmethod
     def _solve(self, points: Points) -> Outcome:
         """Solve a block of tasks; a method with a loop also takes a callback, which may be None."""
 
     def _solve_block(self, batch: TaskBatch, block: slice, callback: Callback | None) -> Outcome:
-        """Some tasks of a batch, in finite numbers."""
+        """Solve some tasks of a batch; raise an error where the scores are not finite."""
         solve: Callable[..., Outcome] = self._solve
         try:
             points = self._points(batch[block])
@@ -150,21 +143,10 @@ class Method(ABC):
         return outcome
 
     def _no_answer(self, what: str, dtype: Any) -> InputError:
-        """The error where arithmetic leaves the range of numbers."""
         return InputError(
             f"{self!r}: {what} in {dtype}. Use float64 vectors, parameters closer to the defaults, or "
             "preprocess='l2', and look for vectors of an extreme scale."
         )
-
-    def _tasks_at_once(self, batch: TaskBatch) -> int:
-        """How many tasks make a block."""
-        together = _TOGETHER if self._multiplies_once and is_numpy(namespace(batch.support)) else 1
-        return together * _block_size(batch)
-
-    @property
-    def _multiplies_once(self) -> bool:
-        """Whether a vector that several tasks of a block have is multiplied by a large matrix once."""
-        return self.preprocess == "whiten"
 
     def _points(self, batch: TaskBatch) -> Points:
         vectors = batch.points
@@ -192,13 +174,13 @@ class LoopMethod(Method):
         super().__post_init__()
         require_name("engine", self.engine, self.loop.names)
 
-    def _run(self, points: Points, settings: Any, callback: Callback | None) -> select.Ran:
-        """Run the loop by the engine that was asked for."""
+    def _run(self, points: Points, settings: Any, callback: Callback | None) -> select.LoopRun:
+        """Run the loop with the chosen engine."""
         return select.run(self.loop, self.engine, points, settings, callback)
 
 
-def scored(scores: Array, *, steps: int | Array = 0, ran: select.Ran | None = None, **computed: Any) -> Outcome:
-    """The outcome of a method whose scores (b, q, c) reach every query, unless ``computed`` has other fields."""
+def scored(scores: Array, *, steps: int | Array = 0, ran: select.LoopRun | None = None, **computed: Any) -> Outcome:
+    """The outcome of a method with scores (b, q, c); ``computed`` replaces the defaults of other fields."""
     xp = namespace(scores)
     b, q, _ = scores.shape
     where = device(scores)
@@ -213,13 +195,13 @@ def scored(scores: Array, *, steps: int | Array = 0, ran: select.Ran | None = No
 
 
 def _block_size(batch: TaskBatch) -> int:
-    vectors = batch.n_support + batch.n_query + batch.n_unlabelled
-    task = 8 * vectors * batch.n_dims
+    """How many tasks make a block."""
+    task_bytes = 8 * (batch.n_support + batch.n_query + batch.n_unlabelled) * batch.n_dims
     if not on_host(batch.support):
-        return max(1, _DEVICE_BLOCK_BYTES // task)
-    return max(_TASKS_PER_CORE * cores.count(), _BLOCK_BYTES // task)
+        return max(1, _DEVICE_BLOCK_BYTES // task_bytes)
+    return max(_TASKS_PER_CORE * cores.count(), _BLOCK_BYTES // task_bytes)
 
 
 def _shifted(callback: Callback, start: int) -> Callback:
-    """A callback that gets the tasks' places in the whole batch, not in the block."""
+    """A callback with the tasks' indices in the batch, not in the block."""
     return lambda step: callback(step._replace(tasks=slice(step.tasks.start + start, step.tasks.stop + start)))

@@ -1,15 +1,13 @@
 """BD-CSPN: Liu, Song and Qin, "Prototype rectification for few-shot learning", ECCV 2020.
 
-The queries are moved so that their mean is the support's, which takes out the bias between the two; then each class
-mean is taken again over the support and the queries that look most like it, weighted by how much they do. Nothing is
-assumed about how many queries a class has, although the move presumes that support and queries mix the classes alike,
-so it harms where they do not. Base data enter through the centring of CL2N alone.
+The queries are shifted onto the support's mean, which removes the bias between the two; then each class mean is
+computed again from the support and the queries nearest to it, weighted by similarity. No class marginal is assumed, but
+the shift harms where support and queries have different class proportions. Base data are used for CL2N only.
 
-The authors published no code, and public versions differ. This one is that of Veilleux et al. (``bdcspn_oveilleux``):
-weights are the softmax over classes of 10 cosines; support vectors vote by their looks, too, not by their label;
-votes are averaged over their number, so a class with doubtful members gets a shorter mean; and the queries are
-compared, as they were before the move, by Euclidean distance. Where a class gets no vote the public code loses it and
-shifts the others; here it keeps its support mean. A single query is not moved.
+The authors published no code, and public versions differ. This is that of Veilleux et al. (``bdcspn_oveilleux``):
+weights are the softmax over classes of 10 cosines; support vectors vote by similarity too, not by label; votes are
+averaged over their number, so a class with doubtful members has a shorter mean; and the unshifted queries are compared
+by Euclidean distance. But a class without votes, dropped there, keeps its support mean; a single query is not shifted.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ class BDCSPN(Method):
     Parameters
     ----------
     scale : float
-        What cosines are multiplied by before the softmax that weights the votes.
+        Factor of the cosines in the softmax that weights the votes.
     """
 
     preprocess: str = "cl2n"

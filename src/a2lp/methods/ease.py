@@ -1,33 +1,28 @@
 """EASE + SIAMESE: Zhu and Koniusz, "EASE: unsupervised discriminant subspace learning for transductive few-shot
 learning", CVPR 2022.
 
-A linear projection of all points of a task, found without labels, keeps those close that a low-rank model finds
+A linear projection of all points of a task, found without labels, keeps points together that a low-rank model finds
 similar and spreads all others. Class centres and a balanced transport plan of all points, in which labelled points
-keep their labels, are then found in turn (SIAMESE).
+keep their labels, are then computed in turn (SIAMESE). Assumes that every class has equally many queries, and about
+as many classes as directions of large variance. No base data.
 
-Assumes that every class has equally many queries, and that the classes are about as many as the directions in which
-points vary most. Uses no base data.
-
-Differences from the authors' code: square roots of the entries are what it does for Wide ResNets; ``power="none"`` is
-its ResNet-12 variant. It has no rule for negative entries, so ``power`` chooses one. Each task's transport stops by
-itself, where the code goes on until the slowest task of a batch has converged. All steps work on inner products of
-the points, which leaves distances as they are.
+The square roots of the entries are the authors' for Wide ResNets; ``power="none"`` is their ResNet-12 variant. They
+have no rule for negative entries, so ``power`` chooses one. Each task's transport stops by itself, while their code
+continues until the slowest task of a batch has converged.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from array_api_compat import device
-
-from a2lp.arrays import Array, namespace
+from a2lp.arrays import Array, device, namespace
 from a2lp.checks import number, whole
-from a2lp.methods._maths import distances_to_sums, transport
+from a2lp.graph import normalise
+from a2lp.methods._maths import transport
 from a2lp.methods._transport import TransportMethod
-from a2lp.methods.base import Outcome, Points
+from a2lp.methods.base import Points
 from a2lp.preprocess import unit_gram
 
-_TOLERANCE = 1e-3
 _DEGREE_OFFSET = 1e-4
 
 
@@ -38,7 +33,7 @@ class EASE(TransportMethod):
     Parameters
     ----------
     n_components : int
-        Dimensions that the projection keeps.
+        Dimensions of the projection.
     spread : float
         Weight of spreading all points against keeping similar ones together.
     power, lam, rate, steps
@@ -49,51 +44,34 @@ class EASE(TransportMethod):
     spread: float = number(100.0, "0 or more", "The authors use 100.")
     steps: int = 40
 
-    def _solve(self, points: Points) -> Outcome:
-        xp = namespace(points.support)
-        where = device(points.support)
-        (b, _, d), m, c = points.support.shape, points.rest.shape[1], points.n_classes
-        gram = self._unit_gram(points)  # (b, n, n)
-        if min(gram.shape[-1], d) > self.n_components:
-            gram = unit_gram(_projected(gram, c, self.spread, self.n_components), 32 * float(xp.finfo(gram.dtype).eps))
+    def _prepared(self, gram: Array, points: Points) -> Array:
+        if min(points.vectors.shape[1:]) <= self.n_components:
+            return gram
+        return unit_gram(_projected(gram, points.n_classes, self.spread, self.n_components), 32)
 
-        labels = xp.matrix_transpose(points.labels)  # (b, c, s)
-        counts = xp.sum(labels, axis=-1, keepdims=True)  # (b, c, 1)
-        # centres are weighted sums of the points: (b, c, n)
-        weights = xp.concat([labels / counts, xp.zeros((b, c, m), dtype=gram.dtype, device=where)], axis=-1)
-        plan = self._transport(gram, weights, counts, m)
-        for _ in range(self.steps):
-            means = xp.concat([labels, plan], axis=-1) / (counts + m / c)
-            weights = weights + self.rate * (means - weights)
-            plan = self._transport(gram, weights, counts, m)
-        return self._outcome(plan, points)
+    def _means(self, labels: Array, plan: Array) -> Array:
+        xp = namespace(plan)
+        _, c, m = plan.shape
+        return xp.concat([labels, plan], axis=-1) / (xp.sum(labels, axis=-1, keepdims=True) + m / c)
 
-    def _transport(self, gram: Array, weights: Array, counts: Array, m: int) -> Array:
-        """Which share of each of the last m points goes to each class (b, c, m), beside the support."""
-        energies = self.lam * distances_to_sums(gram, weights)[:, :, -m:]
-        fixed = counts[:, :, 0]
-        return transport(energies, fixed + m / fixed.shape[-1], _TOLERANCE, fixed)
+    def _transport(self, energies: Array, counts: Array) -> Array:
+        _, c, m = energies.shape
+        return transport(energies, counts + m / c, self._tolerance, counts)
 
 
 def _projected(gram: Array, rank: int, spread: float, n_components: int) -> Array:
     """Inner products of the projected points (b, n, n), given those of unit points."""
     xp = namespace(gram)
     n = gram.shape[-1]
-    other = 1.0 - xp.eye(n, dtype=gram.dtype, device=device(gram))  # everyone else
+    other = 1.0 - xp.eye(n, dtype=gram.dtype, device=device(gram))  # all pairs of different points
     squares, left = xp.linalg.eigh(gram)  # ascending
-    # the points are rows of left * roots, up to a rotation; directions of length zero are none
+    # the points are rows of left * roots, up to a rotation; directions of length zero are dropped
     some = squares > n * float(xp.finfo(gram.dtype).eps) * squares[:, -1:]
     roots = xp.sqrt(xp.where(some, squares, xp.zeros_like(squares)))
     main = (left * xp.astype(some, gram.dtype)[:, None, :])[:, :, -rank:]
-    similar = _normalised(xp.abs(main @ xp.matrix_transpose(main)) * other)
+    similar = normalise(xp.abs(main @ xp.matrix_transpose(main)) * other, _DEGREE_OFFSET)
     points = left * roots[:, None, :]
-    objective = xp.matrix_transpose(points) @ (spread * _normalised(other) - similar) @ points
+    objective = xp.matrix_transpose(points) @ (spread * normalise(other, _DEGREE_OFFSET) - similar) @ points
     _, directions = xp.linalg.eigh(objective)
     kept = points @ directions[:, :, :n_components]
     return kept @ xp.matrix_transpose(kept)
-
-
-def _normalised(weights: Array) -> Array:
-    xp = namespace(weights)
-    scale = 1.0 / xp.sqrt(xp.sum(weights, axis=-1) + _DEGREE_OFFSET)
-    return scale[..., :, None] * weights * scale[..., None, :]

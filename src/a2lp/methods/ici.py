@@ -1,14 +1,14 @@
 """Instance credibility inference, LR+ICI: Wang, Xu, Liu, Zhang and Fu, "Instance credibility inference for few-shot
 learning", CVPR 2020.
 
-A logistic regression on the support labels the queries; the labels that a linear fit on few dimensions needs no
-correction for are believed, a few of each class, and the regression is fitted again with them, until all are in.
+A logistic regression on the support labels the queries. The most credible labels, those for which a linear fit in few
+dimensions needs the least correction, join the training set, a few of each class, and the regression is fitted again
+until all queries have joined. No class marginal is assumed; no base data.
 
-No base data, and no marginal is assumed, though every class may bring equally many in each round. As in the authors'
-code (first version): PCA to five dimensions, five of a class in a round, all rounds. Their two solvers, L-BFGS and
-coordinate descent over a hundred penalties, are replaced by Newton's methods that find the exact minimum of the
-same problems; where several instances enter at one penalty, those that fit best come first, not those that the
-caller named first. Unlabelled points count as queries. The rounds are compiled for NumPy; other arrays come and go.
+As in the authors' code (first version): PCA to five dimensions, five of a class in a round, all rounds. Their two
+solvers, L-BFGS and coordinate descent over a hundred penalties, are replaced by Newton's methods that find the exact
+minimum of the same problems; where several instances enter at one penalty, those that fit best come first, not the
+first rows. Unlabelled points count as queries. The rounds are compiled for NumPy; other arrays are converted.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class ICI(LoopMethod):
     C : float
         Weight of the logistic regression's loss against its penalty, as in scikit-learn.
     n_components : int
-        Dimensions that credibility is judged in.
+        Dimensions of the linear fit.
     per_round : int
-        Queries that a class may gain in a round.
+        Most queries of a class that join in a round.
     engine : str
         ``"auto"``, or an engine by name.
     """

@@ -2,17 +2,15 @@
 learning", ICCV 2021.
 
 Labels are propagated to the queries and balanced over the classes. A linear classifier is then trained on all of
-them, and those that it learns most easily, a few per class, join the support for good; and so on with the others.
+them, and the queries with the smallest loss, a few per class, join the support; this repeats with the remaining ones.
+Assumes that every class has equally many queries. No base data.
 
-Assumes that every class has equally many queries. Uses no base data.
-
-Differences from the authors' code (its ResNet-12 path): the classifier's bias starts at zero and not at random, so
-the answer depends on no seed. The propagation is solved exactly, where the code takes 20 steps of conjugate
-gradients. Negative similarities count as zero: there they can make a degree negative, and all labels NaN. A class that
-was given more queries than it is owed is owed none, and not fewer; a query that two classes share equally goes to the
-nearer one. The numbers of neighbours that the authors tuned per experiment are not in their code; the defaults are
-those of its README and its program. The classifier is trained by its logits: in plain descent they move by inner
-products of the points, which is the same and costs less.
+Differences from the authors' code (its ResNet-12 path): the classifier's bias starts at zero, not at random, so there
+is no seed. The propagation is solved exactly, not by 20 steps of conjugate gradients. Negative similarities count as
+zero: in the code they can make a degree negative, and all labels NaN. The remaining mass of a class that received more
+queries than its share is zero, not negative; a query shared equally by two classes goes to the nearer one. The numbers
+of neighbours that the authors tuned are not in their code; the defaults are those of its README and its program. The
+classifier's logits are trained directly, which is the same in plain descent and costs less.
 """
 
 from __future__ import annotations
@@ -20,9 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from array_api_compat import device
-
-from a2lp.arrays import Array, kth_largest, namespace, one_hot
+from a2lp.arrays import Array, device, kth_largest, namespace, one_hot
 from a2lp.checks import number, whole
 from a2lp.engines.contract import NO_SOLUTION
 from a2lp.graph import affinity, normalise
@@ -38,13 +34,13 @@ _LR, _MOMENTUM, _DECAY = 0.1, 0.9, 5e-4  # of the classifier
 class _State(NamedTuple):
     """Tasks in progress."""
 
-    tasks: Array  # (b,)  places in the block
+    tasks: Array  # (b,)  indices in the block
     gram: Array  # (b, n, n)  inner products
     spread: Array  # (b, n, n)  (I - alpha W)^-1
-    labels: Array  # (b, c, n)  one-hot for those labelled so far, else zero
-    rest: Array  # (b, n)  1 for the others
-    owed: Array  # (b, c)  how many of the others each class should get
-    plan: Array  # (b, c, n)  each query's shares when it was labelled, or last
+    labels: Array  # (b, c, n)  one-hot for points labelled so far, else zero
+    rest: Array  # (b, n)  1 for the other points
+    owed: Array  # (b, c)  how many of them each class should get
+    plan: Array  # (b, c, n)  each query's shares when it was labelled, or the last ones
     steps: Array  # (b,)
 
 
@@ -55,11 +51,9 @@ class ILPC(Method):
     Parameters
     ----------
     n_neighbors : int, optional
-        Neighbours that each point chooses, all others at most; by default 15 with one shot per class and 20 with more.
-    gamma : float
-        Power of the similarities.
-    alpha : float
-        How far labels travel, from 0 (nowhere) to below 1.
+        Neighbours of each point, at most all others; by default 15 with one shot per class and 20 with more.
+    gamma, alpha : float
+        As for ``lp``.
     sharpness : float
         Power of the propagated labels before they are balanced.
     n_best : int
@@ -78,10 +72,9 @@ class ILPC(Method):
     steps: int = whole(1000, 1, "The authors use 1000.")
 
     def _solve(self, points: Points) -> Outcome:
-        xp = namespace(points.support)
-        s = points.support.shape[1]
+        xp, s = namespace(points.vectors), points.codes.shape[1]
         state, done = self._start(points), []
-        while state.tasks.shape[0] > 0:  # every round labels a query of each task, or is its last
+        while state.tasks.shape[0] > 0:  # every round labels a query of each task, or is its last round
             state, going = self._round(state)
             done.append((state.tasks[~going], state.plan[~going], state.steps[~going]))
             state = _State(*(x[going] for x in state))
@@ -92,31 +85,26 @@ class ILPC(Method):
         return scored(scores, steps=xp.take(steps, order, axis=0))
 
     def _start(self, points: Points) -> _State:
-        xp = namespace(points.support)
-        where = device(points.support)
-        (b, s, _), m, c = points.support.shape, points.rest.shape[1], points.n_classes
-        x = points.vectors  # (b, n, d)
-        if self.preprocess == "none":
-            x = l2(x)  # the graph is about cosines
+        # the graph is built from cosines
+        x = l2(points.vectors) if self.preprocess == "none" else points.vectors  # (b, n, d)
+        xp, where = namespace(x), device(x)
+        (b, n, _), s, c = x.shape, points.codes.shape[1], points.n_classes
         n_neighbors = self.n_neighbors or (15 if s == c else 20)
-        weights = normalise(affinity(x, min(n_neighbors, s + m - 1), self.gamma))
-        identity = xp.eye(s + m, dtype=x.dtype, device=where)
-        labels = xp.matrix_transpose(points.labels)  # (b, c, s)
-        nothing = xp.zeros((b, c, m), dtype=x.dtype, device=where)
-        of_support = xp.zeros((b, s), dtype=x.dtype, device=where)
+        weights = normalise(affinity(x, min(n_neighbors, n - 1), self.gamma))
+        labels = points.memberships
         return _State(
             tasks=xp.arange(b, device=where),
             gram=x @ xp.matrix_transpose(x),
-            spread=xp.linalg.inv(identity - self.alpha * weights),
-            labels=xp.concat([labels, nothing], axis=-1),
-            rest=xp.concat([of_support, xp.ones((b, m), dtype=x.dtype, device=where)], axis=-1),
-            owed=xp.full((b, c), m / c, dtype=x.dtype, device=where),
-            plan=xp.concat([labels, nothing], axis=-1),
+            spread=xp.linalg.inv(xp.eye(n, dtype=x.dtype, device=where) - self.alpha * weights),
+            labels=labels,
+            rest=1 - xp.sum(labels, axis=1),
+            owed=xp.full((b, c), (n - s) / c, dtype=x.dtype, device=where),
+            plan=labels,
             steps=xp.zeros((b,), dtype=xp.int64, device=where),
         )
 
     def _round(self, state: _State) -> tuple[_State, Array]:
-        """Propagate, balance, clean; also which tasks go on (b,)."""
+        """Propagate, balance, clean; also which tasks continue (b,)."""
         xp = namespace(state.gram)
         _, c, n = state.labels.shape
         reach = xp.clip(state.labels @ state.spread, min=0.0)  # (b, c, n)
@@ -124,11 +112,11 @@ class ILPC(Method):
         kernel = (reach / xp.where(best > 0, best, xp.ones_like(best))) ** self.sharpness
         owed = xp.clip(state.owed, min=0.0)
         plan = sinkhorn(xp.clip(kernel, min=_LEAST_KERNEL), owed, _TOLERANCE, rows=state.rest)
-        # A last query is shared as classes are owed, often equally, whatever its labels: the nearer class has it.
+        # the last query is shared in proportion to ``owed``, often equally: the nearer class gets it
         cosines = (state.labels @ state.gram) / xp.sum(state.labels, axis=-1, keepdims=True)
         plan = plan * (1.0 + _TOLERANCE * cosines)
         is_rest = state.rest[:, None, :] > 0  # (b, 1, n)
-        found = xp.matrix_transpose(one_hot(xp.argmax(plan, axis=1), c, plan.dtype)) * state.rest[:, None, :]
+        found = one_hot(xp.argmax(plan, axis=1), c, plan.dtype, axis=1) * state.rest[:, None, :]
         losses = _cleaning_losses(state.gram, state.labels, state.labels + found, self.steps)[:, None, :]
         ease = xp.where(found > 0, -losses, -xp.inf)  # (b, c, n)
         easiest = (found > 0) & (ease >= kth_largest(ease, min(self.n_best, n)))
@@ -149,18 +137,12 @@ def _cleaning_losses(gram: Array, labels: Array, target: Array, steps: int) -> A
     """Each point's cross-entropy (b, n), averaged over the training of a linear classifier.
 
     It starts from the unit mean of each class's labelled points and a bias of zero. Its weights stay sums of the
-    points, and momentum and decay are linear, so its logits can be trained without it: a gradient moves them by
-    inner products, plus one for the bias.
-
-    Parameters
-    ----------
-    gram : array (b, n, n)
-    labels, target : array (b, c, n)
-        One-hot: labelled points only, and all.
+    points, and momentum and decay are linear, so the logits can be trained directly: a gradient moves them by inner
+    products, plus one for the bias. One-hot ``labels`` (b, c, n) are of the labelled points, ``target`` of all.
     """
     xp = namespace(gram)
     n = gram.shape[-1]
-    logits = labels @ gram  # (b, c, n)  by sums of labelled points, which are then made unit
+    logits = labels @ gram  # (b, c, n)  by sums of labelled points, which are then normalised
     squares = xp.sum(logits * labels, axis=-1, keepdims=True)
     logits = logits / xp.sqrt(xp.where(squares > 0, squares, xp.ones_like(squares)))
     products = (gram + 1.0) / n

@@ -1,9 +1,9 @@
 """Imprinting + cross-entropy: after Qi, Brown and Lowe, "Low-shot learning with imprinted weights", CVPR 2018.
 
-Class weights start as the means of the support vectors and are fine-tuned on the support by cross-entropy.
-Inductive. This is the baseline of the A2LP paper as its code has it: weights are not normalised (Qi et al. do),
-and the logits are -|x - w|^2 / 2 times tau where Qi et al. use a scaled cosine. By default the loss is evaluated
-in the arithmetic of that code, since this method is here to be the paper's baseline; see ``a2lp``'s numerics.
+Class weights start as the means of the support vectors and are fine-tuned on the support by cross-entropy. Inductive.
+This is the baseline of the A2LP paper, as in its code: weights are not normalised, and the logits are -|x - w|^2 / 2
+times tau, while Qi et al. normalise and use a scaled cosine. By default the loss is evaluated in the arithmetic of that
+code; see the parameter ``numerics`` of ``a2lp``.
 """
 
 from __future__ import annotations
@@ -25,14 +25,10 @@ class Imprinting(AdamSettings, LoopMethod):
 
     Parameters
     ----------
-    steps, lr : int, float
-        Steps and learning rate of Adam.
-    betas, eps : (float, float), float
-        Adam's own.
+    steps, lr, betas, eps, engine
+        Adam's, and the engine by name or ``"auto"``.
     numerics : {"official", "official_cpu", "exact"}
         Arithmetic of the loss, as for ``a2lp``.
-    engine : str
-        ``"auto"``, or an engine by name.
     """
 
     loop: ClassVar[Loop] = imprint.LOOP

@@ -1,16 +1,13 @@
-"""Label propagation, and with adapted anchors.
+"""Label propagation, and label propagation with adapted anchors.
 
 ``lp``: Zhou, Bousquet, Lal, Weston and Schoelkopf, "Learning with local and global consistency", NIPS 2003, on
 the nearest-neighbour graph of Lazarou et al. 2021. ``a2lp``: Lazarou, Avrithis, Ren and Stathaki, "Adaptive
 anchor label propagation for transductive few-shot learning", ICIP 2023: the labelled points are moved by
-gradient descent until propagation labels them well, then propagation labels the queries.
+gradient descent until propagation labels them well. ``a2lp_plus`` is ours: ``a2lp`` with a loss on the queries too.
 
-``a2lp_plus`` is ours: ``a2lp`` with a loss that reads the queries too.
-
-``lp`` and ``a2lp`` assume nothing about how many queries a class has, ``a2lp_plus`` does softly; none uses base
-data. ``a2lp`` with ``steps=0`` is ``lp``. Its defaults are the paper's where its code agrees, and the code's where
-it does not, since the published numbers came from the code; docs/paper-vs-code.md has the list, and an option for
-each.
+Only ``a2lp_plus`` assumes a uniform marginal, softly. No base data. ``a2lp`` with ``steps=0`` is ``lp``. Where the
+paper and its code differ, the defaults are the code's, which the published numbers came from; docs/paper-vs-code.md
+lists the differences, with an option for each.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from a2lp.arrays import Array, namespace, one_hot
+from a2lp.arrays import namespace
 from a2lp.engines.contract import Callback, GraphSettings, Loop, Settings
 from a2lp.engines.select import PROPAGATION
 from a2lp.errors import A2LPWarning
@@ -36,7 +33,7 @@ class LP(GraphSettings, LoopMethod):
     Parameters
     ----------
     n_neighbors : int
-        Neighbours that each point chooses, k.
+        Neighbours of each point, k.
     gamma : float
         Power of the similarities.
     alpha : float
@@ -62,7 +59,7 @@ class LP(GraphSettings, LoopMethod):
             )
 
     def _prepared(self, points: Points) -> Points:
-        """Unit vectors: eq. 1 is about cosines, whatever the preprocessing was."""
+        """Unit vectors, since eq. 1 has cosines, whatever the preprocessing."""
         return points._replace(vectors=l2(points.vectors)) if self.preprocess == "none" else points
 
     def _solve(self, points: Points, callback: Callback | None = None) -> Outcome:
@@ -72,7 +69,9 @@ class LP(GraphSettings, LoopMethod):
         s, q = points.codes.shape[1], points.n_query
         scores = z[:, s : s + q, :]
         reached = xp.max(scores, axis=-1) > 0
-        codes = xp.where(reached, xp.argmax(scores, axis=-1), _nearest(points))
+        # a query that no label reaches gets that of the nearest support vector
+        cosines = points.query @ xp.matrix_transpose(points.support)  # (b, q, s)
+        codes = xp.where(reached, xp.argmax(scores, axis=-1), points.codes_at(xp.argmax(cosines, axis=-1)))
         return Outcome(scores, codes, reached, steps, converged, losses, anchors, engine, reason)
 
 
@@ -87,22 +86,21 @@ class A2LP(LP, Settings):
     lr : float
         Learning rate.
     loss : Terms or mapping
-        What the anchors are adapted by; by default the paper's cross-entropy of the anchors. A mapping names the
-        entries of ``losses.Terms`` that differ, such as ``{"entropy": 0.1, "marginal": 0.07}``.
+        The loss; by default the paper's cross-entropy of the anchors. A mapping has the entries of ``losses.Terms``
+        that differ, such as ``{"entropy": 0.1, "marginal": 0.07}``.
     numerics : {"exact", "official", "official_cpu"}
-        ``"exact"`` evaluates the loss without cancellation. ``"official"`` emulates the float32 arithmetic that
-        the published numbers came from: PyTorch on a GPU, where the gradient of a saturated softmax is a few
-        units of rounding. ``"official_cpu"`` is the same code on a CPU, which rounds differently.
+        ``"exact"`` evaluates the loss without cancellation. ``"official"`` emulates the float32 arithmetic of the
+        published numbers: PyTorch on a GPU, where the gradient of a saturated softmax is a few units of rounding.
+        ``"official_cpu"`` is the same code on a CPU, which rounds differently.
     optimizer : {"adam", "gd"}
     betas, eps : (float, float), float
-        Adam's. ``eps`` matters: gradients are about as small.
+        Adam's. ``eps`` matters, since gradients are about as small.
     reduction : {"mean", "sum"}
         Over the anchors of a task: the code's mean, or the paper's sum.
     renormalize : bool
-        Take the paper's cosine literally: anchors go back to unit length after every step, and only the gradient
-        along the sphere counts. The code lets their length grow.
+        As in the paper's cosine, normalise anchors after every step and project the gradient; the code does not.
     final_forward : bool
-        Propagate once more after the last update. The code does not, so of its 1000 updates 999 count.
+        Propagate once more after the last update. The code does not, so 999 of its 1000 updates count.
     loss_tol, grad_tol : float, optional
         A task stops as soon as its loss, or the largest entry of its gradient, is this small.
     n_neighbors, gamma, alpha, engine
@@ -135,12 +133,11 @@ PLUS = Terms(anchors="others", weight=0.1, queries="norm2", entropy=1.0, margina
 
 @dataclass(frozen=True, kw_only=True)
 class A2LPPlus(A2LP):
-    """A2LP whose loss reads the queries too, in a tenth of the steps; scores are the final Z.
+    """A2LP with a loss on the queries too, in a tenth of the steps; scores are the final Z.
 
-    Each query should belong to one class, all together to every class, and each anchor to its own class by what its
-    neighbours say. One setting for all tasks, chosen on validation classes; docs/a2lp_plus.md has the equations and
-    how. The parameters are those of ``A2LP``, some with other defaults. It assumes a uniform marginal softly, by the
-    weight ``loss.marginal``.
+    Each query should belong to one class, all together to every class, and each anchor to its own class according to
+    its neighbours. One setting for all tasks, chosen on validation classes; see docs/a2lp_plus.md. The parameters are
+    those of ``A2LP``, some with other defaults. It assumes a uniform marginal softly, by ``loss.marginal``.
     """
 
     assumes_uniform: ClassVar[bool] = True
@@ -151,11 +148,3 @@ class A2LPPlus(A2LP):
     lr: float = 5e-4
     loss: Terms | Any = PLUS
     reduction: str = "sum"
-
-
-def _nearest(points: Points) -> Array:
-    """Class of each query's nearest support vector (b, q); ties go to the lower row."""
-    xp = namespace(points.vectors)
-    cosines = points.query @ xp.matrix_transpose(points.support)  # (b, q, s)
-    picked = one_hot(xp.argmax(cosines, axis=-1), points.codes.shape[1], points.codes.dtype)  # (b, q, s)
-    return xp.sum(picked * points.codes[:, None, :], axis=-1)

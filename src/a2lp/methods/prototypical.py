@@ -1,8 +1,7 @@
 """Prototypical classifier: Snell, Swersky and Zemel, "Prototypical networks for few-shot learning", NeurIPS 2017.
 
-Each class is the mean of its support vectors, and a query belongs to the nearest mean. Inductive: queries do not
-help each other. As in the authors' code, means are not normalised again, so with several shots this is the
-nearest mean in the Euclidean sense and not by cosine.
+Each class is the mean of its support vectors, and a query belongs to the nearest mean. Inductive. As in the authors'
+code, means are not normalised again, so with several shots the nearest mean is Euclidean, not by cosine.
 """
 
 from __future__ import annotations

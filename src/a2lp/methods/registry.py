@@ -1,4 +1,4 @@
-"""The table of methods: names, one line each, and where they live; nothing is imported until it is asked for."""
+"""The table of methods: names, modules, and a line on each. Modules are imported when they are needed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,8 @@ ENTRY_POINT_GROUP = "a2lp.methods"
 
 _TABLE: dict[str, tuple[str, str]] = {
     "prototypical": ("a2lp.methods.prototypical:Prototypical", "nearest class mean (Snell et al. 2017)"),
-    "imprinting": (
-        "a2lp.methods.imprinting:Imprinting",
-        "class means fine-tuned by cross-entropy (Qi et al. 2018)",
-    ),
-    "lp": (
-        "a2lp.methods.propagation:LP",
-        "label propagation on the nearest-neighbour graph (Zhou et al. 2003)",
-    ),
+    "imprinting": ("a2lp.methods.imprinting:Imprinting", "class means fine-tuned by cross-entropy (Qi et al. 2018)"),
+    "lp": ("a2lp.methods.propagation:LP", "label propagation on the nearest-neighbour graph (Zhou et al. 2003)"),
     "a2lp": ("a2lp.methods.propagation:A2LP", "label propagation with adapted anchors (Lazarou et al. 2023)"),
     "a2lp_plus": ("a2lp.methods.propagation:A2LPPlus", "adapted anchors, with losses on the queries too (ours)"),
     "a2lp_em": ("a2lp.methods.a2lp_em:A2LPEM", "anchors by expectation-maximisation on the graph (ours)"),
@@ -61,7 +55,7 @@ _TABLE: dict[str, tuple[str, str]] = {
 
 
 def list_methods(pattern: str = "*") -> dict[str, str]:
-    """The methods whose names match a pattern, with one line on each; those of installed plug-ins too.
+    """The methods whose names match a pattern, with a line on each, including installed plug-ins.
 
     Parameters
     ----------
@@ -80,15 +74,12 @@ def list_methods(pattern: str = "*") -> dict[str, str]:
 
 
 def loop_methods() -> dict[str, type[LoopMethod]]:
-    """One method of this package for each inner loop, the first that has steps where any has."""
+    """One method of this package for each inner loop; ``a2lp``, which has steps, for that of ``lp``."""
+    names = [name for name, (where, _) in _TABLE.items() if where.startswith("a2lp.methods.") and name != "lp"]
     found: dict[str, tuple[str, type[LoopMethod]]] = {}
-    for name, (where, _) in _TABLE.items():
-        method = method_class(name) if where.startswith("a2lp.methods.") else Method
-        if not issubclass(method, LoopMethod):
-            continue
-        has_steps = any(field.name == "steps" for field in dataclasses.fields(method))
-        if method.loop.name not in found or (has_steps and found[method.loop.name][0] == "lp"):
-            found[method.loop.name] = name, method
+    for name, method in ((name, method_class(name)) for name in names):
+        if issubclass(method, LoopMethod):
+            found.setdefault(method.loop.name, (name, method))
     return dict(found.values())
 
 
@@ -100,7 +91,7 @@ def create(name: str, **params: Any) -> Method:
     name : str
         One of ``a2lp.list_methods()``.
     **params
-        The method's own parameters; what is not given keeps the paper's value.
+        The method's own parameters; the defaults are the paper's.
 
     Examples
     --------

@@ -1,10 +1,9 @@
 """SimpleShot: Wang, Chao, Weinberger and van der Maaten, "SimpleShot: revisiting nearest-neighbor classification for
 few-shot learning", 2019 (arXiv 1911.04623).
 
-Vectors are centred on the mean of the base classes and brought to unit length (CL2N); a query then belongs to the
-nearest class mean. Inductive: queries do not help each other. As in the authors' code, class means are not
-normalised again. This is the public code's setting ``simpleshot_cl2n``; with ``preprocess="l2"`` it is their L2N
-and the same as ``prototypical``.
+Vectors are centred on the mean of the base classes and normalised (CL2N); a query then belongs to the nearest class
+mean. Inductive. As in the authors' code, class means are not normalised again. This is the public code's setting
+``simpleshot_cl2n``; with ``preprocess="l2"`` it is their L2N and the same as ``prototypical``.
 """
 
 from __future__ import annotations

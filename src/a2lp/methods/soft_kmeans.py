@@ -1,13 +1,11 @@
 """Soft k-means: Ren, Triantafillou, Ravi, Snell, Swersky, Tenenbaum, Larochelle and Zemel, "Meta-learning for
 semi-supervised few-shot classification", ICLR 2018.
 
-Class means start as those of the support; every other point is shared among the classes by a softmax of its negative
-squared distances, and the means are taken again over all points. Transductive use: the queries are among the points
-that are shared. Nothing is assumed about how many queries a class has, and no base data are used.
+Class means start as those of the support; all other points are assigned softly to classes by a softmax of negative
+squared distances, and the means are computed again from all points. No class marginal is assumed; no base data.
 
-The authors' code takes one step and has no factor before the distances, since its own network learns the scale of its
-vectors. On unit vectors squared distances are below 4 and that softmax is almost uniform, so here they are
-multiplied by 10. One step is kept.
+The authors' code takes one step, as here. It has no factor before the distances, since its network learns the scale of
+its vectors. On unit vectors that softmax would be almost uniform, so distances are multiplied by 10.
 """
 
 from __future__ import annotations
@@ -27,9 +25,9 @@ class SoftKMeans(Method):
     Parameters
     ----------
     steps : int
-        Times that the means are taken again; 0 leaves the support's.
+        Updates of the means; 0 keeps those of the support.
     scale : float
-        What squared distances are multiplied by before a softmax.
+        Factor of the squared distances in the softmax.
     """
 
     steps: int = whole(1, 0, "The authors take 1.")

@@ -4,15 +4,15 @@ TIM-GD, TIM-ADM: Boudiaf, Masud, Rony, Dolz, Piantanida and Ben Ayed, "Transduct
 few-shot learning", NeurIPS 2020. alpha-TIM: Veilleux, Boudiaf, Piantanida and Ben Ayed, "Realistic evaluation of
 transductive few-shot learning", NeurIPS 2021.
 
-Class weights start as the support's means and are moved so that the mutual information of queries and labels grows:
-each query sure of its class, all classes used, the support still right. GD does it by Adam, ADM by closed-form
-updates with a label matrix between; alpha-TIM takes entropies of order alpha, which mind unequal classes less.
+Class weights start as the support's means and maximise the mutual information of queries and labels, with the
+support's cross-entropy: confident queries, balanced classes, correct support. GD uses Adam, ADM closed-form updates
+with an auxiliary label matrix; alpha-TIM has entropies of order alpha, which tolerate unequal classes better.
 
 TIM assumes a uniform marginal softly: the marginal entropy is largest when every class has equally many queries.
-alpha-TIM was made for unequal classes; its marginal entropy pulls weakly, and it is not counted among those. No
-base data. The logits are -tau |x - w|^2 / 2 and the weights of the losses those of the authors' code, which for ADM
-counts sums over points where GD takes means. Where the code has log(p + 1e-12) we have log p from the logits, which
-cannot vanish. Unlabelled points count as queries.
+alpha-TIM was made for unequal classes; its marginal entropy is weak, and it does not count as assuming one. No base
+data. The logits are -tau |x - w|^2 / 2, and the weights of the losses are those of the authors' code, which takes sums
+over points for ADM and means for GD. Instead of the code's log(p + 1e-12), log p is computed from the logits, where it
+is finite. Unlabelled points count as queries.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from array_api_compat import device
-
-from a2lp.arrays import Array, namespace, softmax
+from a2lp.arrays import log_softmax, namespace, softmax
 from a2lp.checks import number, whole
 from a2lp.engines.contract import AdamSettings, Callback, Loop
 from a2lp.loops import tim
@@ -32,7 +30,7 @@ from a2lp.methods.base import LoopMethod, Method, Outcome, Points, scored
 
 @dataclass(frozen=True, kw_only=True)
 class _TIM(Method):
-    """What the three share: their losses' weights, and scores -|x - w|^2 / 2."""
+    """The weights of the losses, which all three share."""
 
     assumes_uniform: ClassVar[bool] = True
 
@@ -49,10 +47,8 @@ class TIMGD(AdamSettings, _TIM, LoopMethod):
     ----------
     support_weight, marginal_weight, conditional_weight : float
         Weights of the support's cross-entropy and of the queries' marginal and conditional entropies.
-    steps, lr, betas, eps
-        Adam's.
-    engine : str
-        ``"auto"``, or an engine by name.
+    steps, lr, betas, eps, engine
+        Adam's, and the engine by name or ``"auto"``.
     """
 
     loop: ClassVar[Loop] = tim.LOOP
@@ -79,12 +75,10 @@ class AlphaTIM(TIMGD):
     Parameters
     ----------
     order : float, optional
-        Order of the entropies, the paper's alpha; by default as the authors tuned it: 2 for one shot, 7 for five and
-        more, else 5, where shots are counted on the average of the classes.
-    support_weight, marginal_weight, conditional_weight : float
-        Weights of the support's cross-entropy and of the queries' marginal and conditional entropies.
-    steps, lr, betas, eps
-        Adam's.
+        Order of the entropies, the paper's alpha; by default as tuned by the authors: 2 for one shot, 7 for five and
+        more, else 5, where shots are the average over the classes.
+    support_weight, marginal_weight, conditional_weight, steps, lr, betas, eps, engine
+        As for ``tim_gd``.
     """
 
     assumes_uniform: ClassVar[bool] = False
@@ -106,7 +100,7 @@ class TIMADM(_TIM):
     Parameters
     ----------
     support_weight, marginal_weight, conditional_weight : float
-        Weights of the support's cross-entropy and of the queries' marginal and conditional entropies.
+        As for ``tim_gd``.
     steps : int
         Rounds of labels and weights.
     """
@@ -117,38 +111,26 @@ class TIMADM(_TIM):
     def _solve(self, points: Points) -> Outcome:
         vectors, labels = points.vectors, points.labels
         xp = namespace(vectors)
-        (b, n, _), s = vectors.shape, points.codes.shape[1]
+        s, n = points.codes.shape[1], vectors.shape[1]
         gram = vectors @ xp.matrix_transpose(vectors)  # (b, n, n)
         counts = xp.sum(labels, axis=1, keepdims=True)
         on_support = self.support_weight / (1 + self.conditional_weight)
         on_query = s / (n - s)
         sharpen = 1 + self.conditional_weight
         balance = self.marginal_weight / (1 + self.marginal_weight)
-        # All weights are combinations of the points, w = sum_i a_i x_i: the rounds go over a (b, n, c) alone.
-        none = xp.zeros((b, n - s, points.n_classes), dtype=vectors.dtype, device=device(vectors))
-        a = xp.concat([labels / counts, none], axis=1)
+        # all weights are combinations of the points, w = sum_i a_i x_i, so that the rounds only update a (b, n, c)
+        a = points.all_labels / counts
         for _ in range(self.steps):
             cross = gram @ a  # x . w
-            log_p = _log_softmax(self.tau * (cross - 0.5 * xp.sum(a * cross, axis=1, keepdims=True)))
+            log_p = log_softmax(self.tau * (cross - 0.5 * xp.sum(a * cross, axis=1, keepdims=True)))
             p = xp.exp(log_p)
             p_s, p_q = p[:, :s, :], p[:, s:, :]
             z = sharpen * log_p[:, s:, :]
-            found = softmax(z - balance * _log_sum(z))  # the label matrix between
+            top = xp.max(z, axis=1, keepdims=True)
+            log_sum = top + xp.log(xp.sum(xp.exp(z - top), axis=1, keepdims=True))  # over the points
+            found = softmax(z - balance * log_sum)  # the label matrix
             pull = on_support * xp.sum(p_s, axis=1, keepdims=True) + on_query * xp.sum(p_q, axis=1, keepdims=True)
             mass = on_support * counts + on_query * xp.sum(found, axis=1, keepdims=True)
             a = (xp.concat([on_support * (labels - p_s), on_query * (found - p_q)], axis=1) + a * pull) / mass
         weights = xp.matrix_transpose(a) @ vectors
         return scored(-0.5 * squared_distances(points.query, weights), anchors=weights, steps=self.steps)
-
-
-def _log_softmax(z: Array) -> Array:
-    xp = namespace(z)
-    z = z - xp.max(z, axis=-1, keepdims=True)
-    return z - xp.log(xp.sum(xp.exp(z), axis=-1, keepdims=True))
-
-
-def _log_sum(z: Array) -> Array:
-    """log(sum_i exp(z_i)) over the points."""
-    xp = namespace(z)
-    top = xp.max(z, axis=1, keepdims=True)
-    return top + xp.log(xp.sum(xp.exp(z - top), axis=1, keepdims=True))

@@ -1,14 +1,13 @@
 """CAN's transductive step: Hou, Chang, Ma, Shan and Chen, "Cross attention network for few-shot classification",
 NeurIPS 2019.
 
-The queries that are surest of their class, whatever the class, join the support with that label, the class means are
-taken again and all queries are scored anew; with more queries in the second round. Nothing is assumed about
-how many queries a class has, and no base data are used.
+The most confident queries, of whatever class, join the support with their predicted label, the class means are computed
+again and all queries scored again, with more queries in the second round. No class marginal is assumed; no base data.
 
-This is the step alone, on vectors: the cross attention between the spatial maps of a class and of a query, which gives
-the method its name, needs maps and a trained module. What is left of the score is 7 times the cosine of a vector to
-the mean of a class' vectors, which are not normalised first, as in the authors' code. Of 75 queries, 35 join
-in the first round and 70 in the second; with another number, the same shares do. Equally sure queries join together.
+This is the step alone, on vectors: the cross attention between the spatial maps of a class and of a query, from which
+the method has its name, needs maps and a trained module. The score is 7 times the cosine of a vector to the mean of a
+class's vectors, which are not normalised first, as in the authors' code. Of 75 queries, 35 join in the first round and
+70 in the second; other numbers in proportion. Equally confident queries join together.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from a2lp.preprocess import l2
 
 @dataclass(frozen=True, kw_only=True)
 class TopK(Method):
-    """Class means of the support and the surest queries; probabilities are softmax(scale cos(x, w)).
+    """Class means of the support and the most confident queries; probabilities are softmax(scale cos(x, w)).
 
     Parameters
     ----------
     share : float
-        Of the queries, how many join in each round; there are as many rounds as this share goes into 1.
+        Share of the queries that joins in each round; there are as many rounds as it goes into 1.
     scale : float
-        What cosines are multiplied by.
+        Factor of the cosines.
     """
 
     preprocess: str = "none"
@@ -38,9 +37,8 @@ class TopK(Method):
     scale: float = number(7.0, "positive", "The authors use 7.")
 
     def _solve(self, points: Points) -> Outcome:
-        support, rest = points.support, points.rest
+        support, rest, r = points.support, points.rest, points.rest.shape[1]
         xp = namespace(support)
-        r = rest.shape[1]
         unit = l2(rest)
         labels = points.labels  # (b, s, c)
         support_sums = xp.matrix_transpose(labels) @ support  # (b, c, d)

@@ -1,4 +1,4 @@
-"""The loop as compiled code, a task to a core: the engine for NumPy arrays."""
+"""The loop as compiled code, one task per core: the engine for NumPy arrays."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from a2lp.optimizers import Adam
 
 
 def run(points: Points, settings: Settings) -> Result:
-    """Solve a batch of tasks in the precision that came in."""
+    """Solve a batch of tasks in the precision of its vectors."""
     from a2lp.engines.fused_cpu import kernel
 
     support, rest, codes, c = points.support, points.rest, points.codes, points.n_classes
     (b, s, d), m, dtype = support.shape, rest.shape[1], support.dtype
     k = min(settings.n_neighbors, s + m - 1)
-    parameters = *_parameters(settings, s, k, c, dtype), _rates(settings, dtype)
+    floats, integers, rates = _parameters(settings, s, k, c, dtype)
     z, anchors = np.empty((b, s + m, c), dtype), np.empty((b, s, d), dtype)
     losses = np.empty((b, settings.steps), dtype)
     steps, converged = np.empty(b, np.int64), np.empty(b, bool)
@@ -32,17 +32,21 @@ def run(points: Points, settings: Settings) -> Result:
         return kernel.make_workspace(s, m, d, c, k, dtype), rare
 
     def solve(i: int, memory: tuple[Any, Any]) -> None:
-        space, rare = memory
+        work, rare = memory
         by_class = np.argsort(codes[i], kind="stable")
-        # the caller's order, support first, in places of the kernel's order, rest first
+        # the caller's order, support first, as indices into the kernel's order, rest first
         order = np.concatenate([m + np.argsort(by_class, kind="stable"), np.arange(m)])
-        kernel.fill(space, support[i][by_class], rest[i])
-        floats, integers, rates = parameters
+        work["points"][:m, :d] = rest[i]
+        work["points"][m : m + s, :d] = support[i][by_class]
+        work["across"][:, :m] = rest[i].T
+        for rows in (work["mean"], work["square"], work["U"][m + s :]):
+            rows[:] = 0
+        np.fill_diagonal(work["U"][m + s :, m + s :], 1)
         steps[i], converged[i] = kernel.solve_task(
-            floats, integers, codes[i][by_class], order, rates, losses[i], space, rare
+            floats, integers, codes[i][by_class], order, rates, losses[i], tuple(work.values()), rare
         )
-        z[i] = space.X[order, :c]
-        anchors[i, by_class] = space.points[m : m + s, :d]
+        z[i] = work["X"][order, :c]
+        anchors[i, by_class] = work["points"][m : m + s, :d]
         end = min(steps[i], settings.updates)
         losses[i, end + 1 :] = losses[i, end : end + 1]
 
@@ -53,16 +57,14 @@ def run(points: Points, settings: Settings) -> Result:
 FUSED_CPU = fused_cpu(run)
 
 
-def _parameters(settings: Settings, s: int, k: int, c: int, dtype: Any) -> tuple[Any, Any]:
-    """The kernel's vectors of parameters, in its order."""
+def _parameters(settings: Settings, s: int, k: int, c: int, dtype: Any) -> tuple[Any, Any, Any]:
+    """The kernel's vectors of parameters, in its order, and the optimiser's rates (steps, 2)."""
     from a2lp.kernels import losses
 
-    terms, off = settings.loss, -np.inf  # no loss and no gradient is this small
+    terms = settings.loss
     floats = [
         settings.gamma, settings.alpha, settings.tau, terms.weight * settings.scale(s), *settings.betas, settings.eps,
-        off if settings.loss_tol is None else settings.loss_tol,
-        off if settings.grad_tol is None else settings.grad_tol,
-        tie_slack(dtype), terms.entropy, terms.marginal,
+        *settings.tolerances, tie_slack(dtype), terms.entropy, terms.marginal,
     ]  # fmt: skip
     integers = [
         k, settings.steps, settings.updates,
@@ -70,12 +72,7 @@ def _parameters(settings: Settings, s: int, k: int, c: int, dtype: Any) -> tuple
         settings.optimizer == "adam", settings.renormalize, c,
         QUERY_TERMS.index(terms.queries) if terms.on_queries else losses.NO_QUERIES,
     ]  # fmt: skip
-    return np.array(floats, dtype), np.array(integers, np.int64)
-
-
-def _rates(settings: Settings, dtype: Any) -> Any:
-    """The optimiser's rate at each step, and what the root in Adam's denominator is multiplied by (steps, 2)."""
-    lr, *betas = np.array([settings.lr, *settings.betas], dtype).tolist()  # as the kernel has them
-    if settings.optimizer != "adam":
-        return np.full((settings.steps, 2), lr, dtype)
-    return Adam(lr, (betas[0], betas[1])).rates(settings.steps).astype(dtype)
+    lr, beta1, beta2 = np.array([settings.lr, *settings.betas], dtype).tolist()  # as in the kernel
+    adam = settings.optimizer == "adam"
+    rates = Adam(lr, (beta1, beta2)).rates(settings.steps) if adam else np.full((settings.steps, 2), lr)
+    return np.array(floats, dtype), np.array(integers, np.int64), rates.astype(dtype)

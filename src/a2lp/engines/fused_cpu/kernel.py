@@ -1,9 +1,8 @@
-"""The whole run of one task as compiled code: all steps in one call, everything of the task in a core's cache.
+"""The whole run of one task as compiled code: all steps in one call, with the task in a core's cache.
 
-Points are ordered rest first, anchors (by class) last: the labels, and the gradient of a loss on the anchors, are
-then zero in all but the last rows, so forward substitution starts there, and one backward substitution serves
-both right-hand sides. A loss that reads the other points too needs all of Z first, and two whole substitutions
-more. Rows of matrices are padded with zeros to whole vectors.
+Points are ordered rest first, anchors (by class) last. The labels, and the gradient of a loss on the anchors, are then
+zero in all but the last rows, so forward substitution starts there, and one backward substitution serves both. A loss
+on the other points needs all of Z first, and two more full substitutions. Rows of matrices are padded with zeros.
 
 Sizes: m rest + s anchors = n points, c classes, d dimensions; ``*p`` are padded sizes.
 """
@@ -11,92 +10,53 @@ Sizes: m rest + s anchors = n points, c classes, d dimensions; ``*p`` are padded
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from a2lp.graph import DEGREE_OFFSET
 from a2lp.kernels.compiler import compiled, fast_part
-from a2lp.kernels.graph import drop_ties, kth_largest, powers, weigh
+from a2lp.kernels.graph import normalised_system, powers
 from a2lp.kernels.linear import backward, factor, forward, product
 from a2lp.kernels.losses import EXACT, NO_QUERIES, OTHERS, exact_loss, official_loss, query_loss
-from a2lp.kernels.simd import ALIGN, ROWS, VECTOR_BYTES, aligned, dot_block, round_up
+from a2lp.kernels.simd import ALIGN, ROWS, allocate, as_integers, dot_block, round_up
 
-# places in the vectors of parameters
+# indices into the vectors of parameters
 GAMMA, ALPHA, TAU, SCALE, BETA1, BETA2, EPS, LOSS_TOL, GRAD_TOL, SLACK, ENTROPY, MARGINAL = range(12)
 NEIGHBORS, STEPS, UPDATES, LOSS, ADAM, RENORMALIZE, CLASSES, QUERIES = range(8)
 
-
-_multiply = product(subtract=False, indexed=True)
-
-
-class Workspace(NamedTuple):
-    """The memory of one task's run, of one type; made once and used for task after task."""
-
-    points: Any  # (m + sp + ROWS, dp)  rest, then anchors
-    across: Any  # (d, mp)  rest, transposed
-    sim: Any  # (m + sp + ROWS, np)
-    bits: Any  # sim as integers
-    power: Any  # (m + sp + ROWS, np)
-    U: Any  # (nr, np)  W, then the factor
-    slope: Any  # (sp, np)  derivatives of the powers in the anchors' rows
-    share: Any  # (sp, np)
-    X: Any  # (m + sp + ROWS, cp)  Z and the adjoint, side by side
-    adjoint: Any  # (nr, cp)  where the adjoint is solved, as far up as dL/dZ is not zero
-    XT: Any  # (2 c, np)
-    H: Any  # (sp, c)  dL/dZ of the anchors
-    coefficient: Any  # (ROWS, np)
-    packed: Any  # (ROWS, np)
-    gradient: Any  # (sp, dp)
-    mean: Any  # (sp, dp)
-    square: Any  # (sp, dp)
-    every: Any  # (d,)  0, 1, ..
-    rows: Any  # (np,)
-    kth: Any  # (1, np)  each row's k-th largest similarity
-    kth_bits: Any  # as integers
-    vectors: Any  # (N_VECTORS, np)
+_multiply = product(indexed=True)
 
 
-THRESHOLD, DEGREE, D_DEGREE, SCALES, INVERSE, PAIR, COUNT, MEAN, D_P, N_VECTORS = range(10)
-
-
-def make_workspace(s: int, m: int, d: int, c: int, k: int, dtype: Any) -> Workspace:
+def make_workspace(s: int, m: int, d: int, c: int, k: int, dtype: Any) -> dict[str, Any]:
     """Memory for tasks of s anchors, m other points, d dimensions, c classes and k neighbours."""
     sp, nr = round_up(s, ROWS), round_up(s + m, ROWS)
     dp, mp, cp = round_up(d, ALIGN), round_up(m, ALIGN), round_up(2 * c, ALIGN)
     np_ = round_up(max(nr, m + sp, c, k), ALIGN)
     many = m + sp + ROWS
     shapes = {
-        "points": (many, dp), "across": (d, mp), "sim": (many, np_), "power": (many, np_), "U": (nr, np_),
-        "slope": (sp, np_), "share": (sp, np_), "X": (many, cp), "adjoint": (nr, cp), "XT": (2 * c, np_), "H": (sp, c),
-        "coefficient": (ROWS, np_), "packed": (ROWS, np_), "gradient": (sp, dp), "mean": (sp, dp), "square": (sp, dp),
-        "kth": (1, np_), "vectors": (N_VECTORS, np_),
-    }  # fmt: skip
-    arrays = {name: aligned(shape, dtype) for name, shape in shapes.items()}
-    arrays["vectors"][THRESHOLD, s + m :] = np.inf
-    as_integers = np.int32 if np.dtype(dtype).itemsize == 4 else np.int64
-    views = {"bits": arrays["sim"].view(as_integers), "kth_bits": arrays["kth"].view(as_integers)}
-    return Workspace(**views, every=np.arange(d), rows=np.zeros(np_, np.int64), **arrays)
-
-
-def fill(work: Workspace, support: Any, rest: Any) -> None:
-    """Put a task's points (s, d) and (m, d) there, and all else as it is before the first step.
-
-    In NumPy, as is what reads the answer: a loop in compiled code is compiled for longer than it ever runs.
-    """
-    (s, d), m = support.shape, len(rest)
-    work.points[:m, :d] = rest
-    work.points[m : m + s, :d] = support
-    work.across[:, :m] = rest.T
-    work.mean[:] = 0
-    work.square[:] = 0
-    work.U[m + s :] = 0
-    np.fill_diagonal(work.U[m + s :, m + s :], 1)
+        "points": (many, dp),  # rest, then anchors
+        "across": (d, mp),  # rest, transposed
+        "sim power": (many, np_),
+        "U": (nr, np_),  # W, then the factor
+        "slope share": (sp, np_),  # of the anchors' rows
+        "X": (many, cp),  # Z and the adjoint, side by side
+        "adjoint": (nr, cp),  # where the adjoint is solved, as far up as dL/dZ is not zero
+        "XT": (2 * c, np_),
+        "H": (sp, c),  # dL/dZ of the anchors
+        "coefficient packed": (ROWS, np_),
+        "gradient mean square": (sp, dp),
+        "kth": (1, np_),  # each row's k-th largest similarity
+        "vectors": (9, np_),
+    }
+    work = allocate(dtype, shapes)
+    work["vectors"][0, s + m :] = np.inf  # thresholds
+    work |= {"bits": as_integers(work["sim"]), "kth_bits": as_integers(work["kth"])}
+    return work | {"every": np.arange(d), "rows": np.zeros(np_, np.int64), "vectors": tuple(work["vectors"])}
 
 
 @fast_part
 def _coefficients(a, X, XT, slope, share, scale, d_degree, m, np_, c, alpha, pair, out):
-    """Row a of dL/dG + (dL/dG)' into out: what each point adds to the anchor's gradient."""
+    """Row a of dL/dG + (dL/dG)' into out: the weight of each point in the anchor's gradient."""
     i = m + a
     for j in range(np_):
         pair[j] = 0
@@ -130,7 +90,7 @@ def _move(points, m, gradient, mean, square, floats, adam, rate, correction):
 
 @fast_part
 def _finish_gradient(V, gradient, s, d, project):
-    """The gradient's largest entry; with ``project``, after its part along each unit anchor is taken out."""
+    """The gradient's largest entry; with ``project``, after its part along each unit anchor is subtracted."""
     top = V.dtype.type(0)
     for a in range(s):
         radial = V.dtype.type(0)
@@ -159,40 +119,34 @@ def _to_sphere(V, s, d):
 def solve_task(floats, integers, codes, order, rates, losses, work, rare):
     """Algorithm 1 for one task; returns the steps taken and whether a tolerance stopped it.
 
-    floats, integers: the settings; codes (s,): the anchors' classes, sorted; order (n,): points in the caller's
-    order, for ties; rates (steps, 2): the optimiser's rate at each step, and what the root in Adam's denominator is
-    multiplied with; losses (steps,): filled up to the last step; work: a ``Workspace`` with the task in it, where
-    afterwards ``X`` has Z, rest first, and ``points`` has the anchors; rare: scratch (m,) and (c,), the latter float32,
-    for a loss that reads the other points or has the official numerics, for ``renormalize`` and ``grad_tol``; else
-    None. With None all that is not even compiled: the first call then waits for a quarter less.
+    floats, integers: the settings; codes (s,): the anchors' classes, sorted; order (n,): points in the caller's order,
+    for ties; rates (steps, 2): ``Adam.rates``; losses (steps,): filled up to the last step; work: the arrays of
+    ``make_workspace`` with the task in them, where ``X`` receives Z, rest first, and ``points`` the anchors; rare:
+    scratch (m,) and (c,), the latter float32, for a loss on the other points, the official numerics, ``renormalize``
+    and ``grad_tol``; else None, and then none of that is compiled: the first call takes a quarter less.
     """
-    (points, across, sim, bits, power, U, slope, share, X, adjoint, XT, H, coefficient, packed, gradient, mean, square,
-     every, rows, kth, kth_bits, vectors) = work  # fmt: skip
+    (points, across, sim, power, U, slope, share, X, adjoint, XT, H, coefficient, packed, gradient, mean, square, kth,
+     vectors, bits, kth_bits, every, rows) = work  # fmt: skip
+    threshold, degree, d_degree, scale, inverse, pair, count, mean_p, d_p = vectors
     s, n, d = len(codes), len(order), len(across)
     m = n - s
     k, steps, updates, c = integers[NEIGHBORS], integers[STEPS], integers[UPDATES], integers[CLASSES]
     gamma, alpha = floats[GAMMA], floats[ALPHA]
-    lanes = VECTOR_BYTES // points.itemsize
-    dp, np_, mp, cp = points.shape[1], U.shape[1], across.shape[1], X.shape[1]
+    dp, np_, cp = points.shape[1], U.shape[1], X.shape[1]
     sp, nr, first = len(gradient), len(U), m // ROWS * ROWS
-    threshold, degree, d_degree, scale = vectors[THRESHOLD], vectors[DEGREE], vectors[D_DEGREE], vectors[SCALES]
-    inverse, pair, count = vectors[INVERSE], vectors[PAIR], vectors[COUNT]
-    slack = floats[SLACK]
-    none, unit = np.int64(0), np.int64(1)
+    none = np.int64(0)  # typed: numba compiles a function anew for each literal
     zero, one, half = points.dtype.type(0), points.dtype.type(1), points.dtype.type(0.5)
-    read = first  # the loss reads Z from here on
+    read = first  # the loss needs Z from here on
     if rare is not None:
         tails, softmax = rare
         if integers[QUERIES] != NO_QUERIES:
             read = none
 
     taken, converged = steps, False
-    moved = none  # points from here on are new: the first step computes all similarities, those after it the anchors'
+    moved = none  # points from here on are new: all of them in the first step, then the anchors
     for step in range(steps + 1):
         for i0 in range(moved, m + sp, ROWS):
-            _multiply(
-                points, i0 * dp, dp, unit, across, none, mp, every, none, d, sim, i0 * np_, np_, mp // lanes, lanes
-            )
+            _multiply(points, across, every, none, d, sim, i0, none)
         for i0 in range(m, m + sp, ROWS):
             for j0 in range(m, i0 + 1, ROWS):
                 dot_block(points, i0 * dp, points, j0 * dp, dp, dp, sim, i0 * np_ + j0, np_)
@@ -208,22 +162,11 @@ def solve_task(floats, integers, codes, order, rates, losses, work, rare):
             for j in range(m, n):
                 sim[i, j] = sim[j, i]
                 power[i, j] = power[j, i]
-        for i in range(n):
-            kth_bits[0, i] = kth_largest(bits, i * np_, np_, k, kth_bits[0, i])
-            threshold[i] = (one - slack) * kth[0, i]
-        weigh(sim, power, threshold, n, np_, m, U, degree, share, count)
-        for i in range(n):
-            if count[i] > k and threshold[i] > 0:
-                drop_ties(i, sim, power, threshold, slack, order, n, m, k, U, degree, share)
-        for i in range(n):
-            degree[i] += points.dtype.type(DEGREE_OFFSET)
-            scale[i] = one / math.sqrt(degree[i])
-        for i in range(n):
-            f = -alpha * scale[i]
-            for j in range(np_):
-                U[i, j] *= f * scale[j]
-            U[i, i] = one
-        factor(U, inverse, nr, np_, lanes, rows)
+        normalised_system(
+            sim, bits, power, kth, kth_bits, floats[SLACK], order, n, m, k, alpha, U, share, threshold, degree, scale,
+            count,
+        )  # fmt: skip
+        factor(U, inverse)
 
         for i in range(nr):
             for q in range(cp):
@@ -231,8 +174,8 @@ def solve_task(floats, integers, codes, order, rates, losses, work, rare):
                 adjoint[i, q] = zero
         for a in range(s):
             X[m + a, codes[a]] = one
-        forward(U, inverse, X, first, nr, np_, cp, lanes, rows)
-        backward(U, inverse, X, read, nr, nr, np_, cp, lanes, rows)
+        forward(U, inverse, X, first)
+        backward(U, inverse, X, read, nr)
         last = step >= updates
         if step < steps:
             losses[step] = exact_loss(integers[LOSS], X, m, s, c, codes, floats[TAU], floats[SCALE], H)
@@ -244,19 +187,19 @@ def solve_task(floats, integers, codes, order, rates, losses, work, rare):
                 if integers[QUERIES] != NO_QUERIES:
                     losses[step] += query_loss(
                         integers[QUERIES], X, m, c, floats[TAU], floats[ENTROPY], floats[MARGINAL],
-                        adjoint, c, vectors[MEAN], vectors[D_P], tails,
+                        adjoint, c, mean_p, d_p, tails,
                     )  # fmt: skip
             if losses[step] <= floats[LOSS_TOL]:
                 taken, converged, last = step, True, True
             for a in range(s):
                 for q in range(c):
                     adjoint[m + a, c + q] = H[a, q]
-            forward(U, inverse, adjoint, read, nr, np_, cp, lanes, rows)
-            backward(U, inverse, adjoint, read, nr, nr, np_, cp, lanes, rows)
+            forward(U, inverse, adjoint, read)
+            backward(U, inverse, adjoint, read, nr)
             for i in range(read, n):
                 for q in range(c, cp):
                     X[i, q] = adjoint[i, q]
-        backward(U, inverse, X, none, read, nr, np_, cp, lanes, rows)
+        backward(U, inverse, X, none, read)
         # a run that only propagates, or ends here, needs no gradient
         if step == steps or (last and (converged or floats[GRAD_TOL] < 0)):
             break
@@ -289,9 +232,7 @@ def solve_task(floats, integers, codes, order, rates, losses, work, rare):
                     used = used or coefficient[a, j] != 0
                 rows[kept] = j
                 kept += used
-            _multiply(
-                packed, none, np_, unit, points, none, dp, rows, none, kept, gradient, a0 * dp, dp, dp // lanes, lanes
-            )
+            _multiply(packed, points, rows, none, kept, gradient[a0:], none, none)
         if rare is not None and (floats[GRAD_TOL] >= 0 or integers[RENORMALIZE]):
             top = _finish_gradient(points[m:], gradient, s, d, integers[RENORMALIZE])
             if top <= floats[GRAD_TOL]:

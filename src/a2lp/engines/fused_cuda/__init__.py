@@ -1,7 +1,7 @@
-"""The loop as one CUDA launch: a thread block to a task, all steps inside; for float32 torch tensors on a GPU.
+"""The loop in one CUDA launch: one thread block per task, all steps inside; for float32 torch tensors on a GPU.
 
-CUDA C++ through NVRTC, which every CUDA build of torch brings: Triton comes with torch too, but a Cholesky factor, a
-merge of sorted lists and substitutions with shuffles have no words in it; CuPy would be another 137 MB to install.
+It is CUDA C++, compiled by NVRTC, which comes with every CUDA build of torch. Triton comes with torch too but cannot
+express a Cholesky factor, a merge of sorted lists or substitutions with shuffles; CuPy would be another 137 MB.
 """
 
 from __future__ import annotations
@@ -17,19 +17,16 @@ from a2lp.kernels import cuda
 from a2lp.losses import CROSS_ENTROPY, NUMERICS
 from a2lp.optimizers import Adam
 
-WARPS, PIECE = 8, 8  # of a task; and as in the kernel, dimensions of a warp's piece
+WARPS, PIECE = 8, 8  # warps of a task, and dimensions of a warp's piece, as in the kernel
 _CHUNK_BYTES = 2 << 30
-# Steps that a block gives a task before it takes another, where there are more tasks than blocks. With whole tasks the
-# last blocks would end alone; to take a task up again costs less than one step.
+# Steps of a task that a block runs before it takes another task, where there are more tasks than blocks. With whole
+# tasks the last blocks would run alone; resuming a task costs less than one step.
 _PART = 50
 
 
-class _Params(ctypes.Structure):
-    """``Params`` of the kernel."""
-
-    _FLOATS = ("alpha", "gamma", "tau", "scale", "lr", "beta1", "beta2", "eps", "loss_tol")
-    _INTEGERS = ("steps", "updates", "loss", "adam", "tasks", "parts", "part")
-    _fields_ = [*((name, ctypes.c_float) for name in _FLOATS), *((name, ctypes.c_int) for name in _INTEGERS)]
+_Params = cuda.structure(
+    ctypes.c_float, "alpha gamma tau scale lr beta1 beta2 eps loss_tol", "steps updates loss adam tasks parts part"
+)
 
 
 def run(points: Points, settings: Settings) -> Result:
@@ -68,29 +65,24 @@ FUSED_CUDA = Engine(
 
 
 def _padded(d: int) -> int:
-    """As many whole pieces for every warp."""
+    """The next dimension with equally many whole pieces for every warp."""
     return -(-d // (PIECE * WARPS)) * PIECE * WARPS
 
 
 def _shared_bytes(s: int, m: int, d: int, c: int, k: int) -> int:
-    """What the kernel's pointers add up to."""
+    """The shared memory that the kernel divides up."""
     n, anchors, points = s + m, _sixteens(s), _sixteens(m)
     factors = (16 if s <= 8 else 2 * anchors) * (points + anchors + 8) // 2
     sums = s * (points + anchors + 8)
     scratch = -(-max(n * (n | 1), sums) // 4) * 4
     floats = WARPS * 2 * PIECE * (points + 2 * s) + s * _padded(d) + scratch + factors
-    floats += s * n + n * ((2 * c) | 1) + s * c + (_near(s, k) + 1) * m + 6 * n + 3 * s + m
-    return 4 * floats + 256  # and what it declares by name
+    floats += s * n + n * ((2 * c) | 1) + s * c + (min(k, s + 1) + 1) * m + 6 * n + 3 * s + m
+    return 4 * floats + 256  # 256 for variables that it declares
 
 
 def _sixteens(n: int) -> int:
-    """A whole number of the tensor cores' tiles."""
+    """The next multiple of the tensor cores' tile."""
     return -(-n // 16) * 16
-
-
-def _near(s: int, k: int) -> int:
-    """How many places of a sorted list the anchors can shift, NEAR in the kernel."""
-    return min(k, s + 1)
 
 
 @cache
@@ -99,17 +91,16 @@ def _kernel(device: Any, s: int, m: int, d: int, c: int, k: int, gamma3: bool) -
     import torch
 
     source = files("a2lp.engines.fused_cuda").joinpath("kernel.cu").read_text(encoding="utf-8")
-    major, minor = torch.cuda.get_device_capability(device)
     shared = _shared_bytes(s, m, d, c, k)
-    # blocks hide each other's waiting; the driver keeps 1 KB of each for itself. A lane has four sums for every tile of
-    # 16 points by 8 anchors, and some 100 registers more.
+    # Several blocks per multiprocessor hide latency; the driver reserves 1 KB of each. A lane has four sums for every
+    # tile of 16 points by 8 anchors, and about 100 more registers.
     sums = 4 * -(-s // 8) * (_sixteens(m) + _sixteens(s)) // 16
     fit = (cuda.shared_limit(device) + 1024) // (shared + 1024), 65536 // (32 * WARPS * min(sums + 100, 255))
     blocks = max(1, min(*fit))
     sizes = {
         "S": s, "M": m, "N": s + m, "C": c, "K": k, "DP": d, "GAMMA3": int(gamma3), "WARPS": WARPS, "BLOCKS": blocks,
     }  # fmt: skip
-    code = cuda.compile_source(source, f"sm_{major}{minor}", sizes)
+    code = cuda.compile_source(source, device, **sizes)
     places = blocks * torch.cuda.get_device_properties(device).multi_processor_count
     return cuda.Kernel(code, "a2lp", shared, threads=32 * WARPS), places
 
@@ -125,11 +116,11 @@ def _solve(points: Points, settings: Settings) -> Result:
     anchors = torch.zeros(b, s, dp, device=device)  # at first the support
     anchors[:, :, :d] = points.support
     codes = points.codes.to(torch.int32).contiguous()
-    # what no step changes: similarities of points that stay, and the end of each one's list of the best
+    # constants of the run: similarities of points that do not move, and the end of each one's list of the best
     sim = _full_precision_gram(rest).clamp_(min=0)
     sim.diagonal(dim1=1, dim2=2).fill_(-1)
     best = pad(sim.topk(min(k + 1, m), dim=2).values, (0, max(k + 1 - m, 0)), value=-1.0)
-    near = best[:, :, k - _near(s, k) :].transpose(1, 2).contiguous()
+    near = best[:, :, k - min(k, s + 1) :].transpose(1, 2).contiguous()  # NEAR + 1 in the kernel
     sim = pad(sim, (0, -m % 4))  # rows of whole 16 bytes
     magnify = _power_of_two(rest, anchors)
     pieces = _in_pieces(rest * magnify[:, None, None])
@@ -145,17 +136,14 @@ def _solve(points: Points, settings: Settings) -> Result:
     parts = max(1, settings.updates // _PART) if b > places else 1
     parameters = _Params(
         settings.alpha, settings.gamma, settings.tau, settings.scale(s), settings.lr, *settings.betas, settings.eps,
-        -1.0 if settings.loss_tol is None else settings.loss_tol,
-        settings.steps, settings.updates, NUMERICS.index(settings.numerics), settings.optimizer == "adam",
-        b, parts, _PART,
+        settings.tolerances[0], settings.steps, settings.updates, NUMERICS.index(settings.numerics),
+        settings.optimizer == "adam", b, parts, _PART,
     )  # fmt: skip
     rates = _rates(device, settings.lr, *settings.betas, settings.updates)
     arrays = (pieces, magnify, codes, rates, sim, near, moments, z, anchors, losses, taken, converged, queue, finished)
     with torch.cuda.device(device):
-        stream = torch.cuda.current_stream(device).cuda_stream
-        kernel.launch(min(b, places), stream, [*(ctypes.c_void_p(x.data_ptr()) for x in arrays), parameters])
+        kernel.launch(min(b, places), arrays, parameters)
     z = torch.cat([z[:, m:], z[:, :m]], dim=1)  # support first again
-    # the arrays that the launch reads are freed to torch's own stream order, so they outlive it
     return Result(z, anchors[:, :, :d].contiguous(), losses, taken.to(torch.int64), converged.to(torch.bool))
 
 
@@ -164,20 +152,19 @@ def _rates(device: Any, lr: float, beta1: float, beta2: float, updates: int) -> 
     """``Adam.rates`` on the device (updates, 2)."""
     import torch
 
-    beta1, beta2 = torch.tensor([beta1, beta2], dtype=torch.float32).tolist()  # as the kernel has them
+    beta1, beta2 = torch.tensor([beta1, beta2], dtype=torch.float32).tolist()  # as in the kernel
     rates = Adam(lr, (beta1, beta2)).rates(max(updates, 1))
     return torch.from_numpy(rates).to(device, torch.float32)
 
 
 def _power_of_two(rest: Any, support: Any) -> Any:
-    """What to multiply the points of each task by, so that their largest entry is about 16 (b,).
+    """The factor (b,) that makes the largest entry of each task about 16.
 
-    Half precision reaches from there 4000 times up, where anchors may go, and 28 bits down, all that float32 has.
+    Half precision then covers numbers 4000 times larger, which anchors may reach, and 28 bits below: all of float32.
     """
     import torch
 
-    ends = [torch.stack(x.flatten(1).aminmax(dim=1)).abs().amax(0) for x in (rest, support)]
-    top = torch.maximum(*ends)
+    top = torch.maximum(*(torch.stack(x.flatten(1).aminmax(dim=1)).abs().amax(0) for x in (rest, support)))
     exponent = torch.frexp(top).exponent.clamp(-60, 60)
     return torch.ldexp(torch.ones_like(top), 4 - exponent)
 
@@ -194,7 +181,7 @@ def _in_pieces(points: Any) -> Any:
 
 
 def _full_precision_gram(x: Any) -> Any:
-    """X X' without TF32, whatever the caller has set."""
+    """X X' without TF32, even if the caller has turned it on."""
     import torch
 
     before = torch.backends.cuda.matmul.allow_tf32

@@ -1,32 +1,28 @@
-"""The adaptive manifold: a graph whose centroids, distances and edges descend on mutual information.
+"""The adaptive manifold: a graph whose centroids, distances and edges are optimised for mutual information.
 
-Nodes are the support, then all other points, then one centroid for each class, which alone carries a label. Centroids
-start as class means.
+Nodes are the support, then all other points, then one centroid per class, at first its mean. Only they are labelled.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from array_api_compat import device
 
-from a2lp.arrays import Array, namespace
+from a2lp.arrays import Array, device, namespace
 from a2lp.cores import map_tasks
 from a2lp.engines.contract import Callback, Loop, Points, Step, batched, fused_cpu
 from a2lp.graph import degrees, neighbours, tie_slack
 from a2lp.loops.tim import Objective
 from a2lp.optimizers import Adam
 
-# Squared distances below this many roundings of the lengths are zero: a product cannot tell them from it.
-SAME = 8
+SAME = 8  # squared distances below this many roundings of the lengths count as zero
 
 
 class Settings(NamedTuple):
     """How labels propagate on the graph, and what is minimised; tau multiplies Z in the softmax.
 
-    The authors' last update comes after the last Z, so it decides nothing and is left out; no steps at all are one
-    round without an update.
+    The authors' last update, after the last Z, has no effect and is left out; 0 steps are one round without an update.
     """
 
     n_neighbors: int
@@ -37,27 +33,20 @@ class Settings(NamedTuple):
     adam: Adam
 
 
-class Result(NamedTuple):
-    """Z of all nodes but the centroids (b, m, c), and the centroids (b, c, d), in the last round."""
-
-    z: Array
-    centroids: Array
-
-
 class Manifold(NamedTuple):
-    """What is learnt, or its gradient: centroids (b, c, d), and (b, n, n) scales of distances and weights of edges."""
+    """The parameters or their gradient: centroids (b, c, d), scales of distances and weights of edges (b, n, n)."""
 
     centroids: Array
     scales: Array
     edges: Array
 
 
-def _batched(points: Points, settings: Settings, callback: Callback | None = None) -> Result:
+def _batched(points: Points, settings: Settings, callback: Callback | None = None) -> tuple[Array, Array]:
     vectors, labels, adam = points.vectors, points.labels, settings.adam
     xp = namespace(vectors)
     b, n = vectors.shape[0], vectors.shape[1] + points.n_classes
     ones = xp.ones((b, n, n), dtype=vectors.dtype, device=device(vectors))
-    # edges start at alpha, as in the authors' code, though their common factor is normalised away
+    # edges start at alpha, as in the authors' code, although normalisation removes a common factor
     now = Manifold(points.class_means, ones, settings.alpha * ones)
     states = [adam.init(part) for part in now]
     for step in range(max(settings.steps, 1)):
@@ -69,11 +58,11 @@ def _batched(points: Points, settings: Settings, callback: Callback | None = Non
         moves = [adam.update(*pair) for pair in zip(states, gradient, strict=True)]
         states = [state for state, _ in moves]
         now = Manifold(*(part + move for part, (_, move) in zip(now, moves, strict=True)))
-    return Result(z, now.centroids)
+    return z, now.centroids
 
 
 def value_and_gradient(points: Array, labels: Array, now: Manifold, settings: Settings) -> tuple[Array, Manifold]:
-    """Z of all nodes but the centroids (b, m, c), and the loss's gradient by all that is learnt."""
+    """Z of all nodes but the centroids (b, m, c), and the gradient of the loss."""
     xp = namespace(points)
     (b, m, _), c = points.shape, labels.shape[2]
     n, alpha, tau = m + c, settings.alpha, settings.tau
@@ -86,12 +75,10 @@ def value_and_gradient(points: Array, labels: Array, now: Manifold, settings: Se
     spread = xp.sqrt(xp.sum((distance - mean) ** 2, axis=(1, 2), keepdims=True) / (n * n - 1))
     spread = xp.where(spread > 0, spread, xp.ones_like(spread))
     far = distance / spread
-    near = xp.exp(-far * now.scales)
-    near = xp.where(same_node, zero, near)
+    near = xp.where(same_node, zero, xp.exp(-far * now.scales))
     chosen = neighbours(xp.where(same_node, zero - 1, near)[:, :m, :], settings.n_neighbors)
-    near = xp.concat(
-        [xp.where(chosen, near[:, :m, :], zero), xp.zeros_like(near[:, m:, :])], axis=1
-    )  # centroids choose nobody
+    # centroids choose no neighbours
+    near = xp.concat([xp.where(chosen, near[:, :m, :], zero), xp.zeros_like(near[:, m:, :])], axis=1)
     mutual = 0.5 * (near + xp.matrix_transpose(near))
     weights = now.edges * mutual
     degree = degrees(weights)[:, :, None]
@@ -104,11 +91,12 @@ def value_and_gradient(points: Array, labels: Array, now: Manifold, settings: Se
     d_z = tau * settings.objective.gradient(tau * z[:, :m, :], labels)
     d_z = xp.concat([d_z, xp.zeros_like(z[:, m:, :])], axis=1)
     adjoint = xp.matrix_transpose(inverse) @ d_z
-    own = xp.concat([xp.zeros_like(z[:, :m, :]), xp.broadcast_to(_eye(c, points), (b, c, c))], axis=1)
+    eye = xp.broadcast_to(xp.eye(c, dtype=points.dtype, device=device(points)), (b, c, c))
+    own = xp.concat([xp.zeros_like(z[:, :m, :]), eye], axis=1)
     d_degree = (-0.5 / degree) * xp.sum(adjoint * (z - own) + z * (adjoint - d_z), axis=-1, keepdims=True)
     d_weights = alpha * both * (adjoint @ xp.matrix_transpose(z)) + d_degree
     d_mutual = d_weights * now.edges
-    d_exponent = -0.5 * (d_mutual + xp.matrix_transpose(d_mutual)) * near  # near is zero where nothing was chosen
+    d_exponent = -0.5 * (d_mutual + xp.matrix_transpose(d_mutual)) * near  # near is zero except for neighbours
     d_far = d_exponent * now.scales
     d_spread = -xp.sum(d_far * far, axis=(1, 2), keepdims=True) / spread
     d_distance = (d_far + d_spread * (distance - mean) / (n * n - 1)) / spread
@@ -120,52 +108,43 @@ def value_and_gradient(points: Array, labels: Array, now: Manifold, settings: Se
 
 
 def _distances(nodes: Array) -> Array:
-    """|v_i - v_j| (b, n, n); where it cannot be told from zero it is zero, and so has no slope."""
+    """|v_i - v_j| (b, n, n); exactly zero, and without a slope, where only rounding is left."""
     xp = namespace(nodes)
     length = xp.sum(nodes * nodes, axis=-1)
     lengths = length[:, :, None] + length[:, None, :]
     squares = lengths - 2 * (nodes @ xp.matrix_transpose(nodes))
-    differ = (squares > SAME * xp.finfo(nodes.dtype).eps * lengths) & ~xp.eye(
-        nodes.shape[1], dtype=xp.bool, device=device(nodes)
-    )
+    same_node = xp.eye(nodes.shape[1], dtype=xp.bool, device=device(nodes))
+    differ = (squares > SAME * xp.finfo(nodes.dtype).eps * lengths) & ~same_node
     return xp.sqrt(xp.where(differ, squares, xp.zeros_like(squares)))
 
 
-def _eye(c: int, reference: Array) -> Array:
-    return namespace(reference).eye(c, dtype=reference.dtype, device=device(reference))[None, :, :]
-
-
-def _compiled(points: Points, settings: Settings) -> Result:
-    from a2lp.kernels.information import parameters
+def _compiled(points: Points, settings: Settings) -> tuple[Array, Array]:
     from a2lp.loops.am import kernel
 
     vectors, codes, centroids = points.vectors, np.asarray(points.codes, np.int64), points.class_means
     (b, m, d), s, c = vectors.shape, codes.shape[1], points.n_classes
     kind = vectors.dtype.type
-    floats = parameters(settings.tau, settings.objective, settings.adam, kind)
+    floats = np.array([settings.tau, *settings.objective, *settings.adam.constants], kind)
     rates = settings.adam.rates(max(settings.steps - 1, 0)).astype(kind)
     alpha, same, slack = kind(settings.alpha), kind(SAME * np.finfo(kind).eps), kind(tie_slack(vectors.dtype))
     z, found = np.empty((b, m, c), kind), np.empty_like(centroids)
 
-    def solve(i: int, space: kernel.Workspace) -> None:
-        space.nodes[:m, :d] = vectors[i]
-        space.nodes[m : m + c, :d] = centroids[i]
-        space.across[:, :m] = vectors[i].T
-        space.codes[:] = codes[i]
-        space.scales[:] = 1
-        space.edges[:] = settings.alpha
+    def solve(i: int, work: dict[str, Any]) -> None:
+        work["nodes"][:m, :d] = vectors[i]
+        work["nodes"][m : m + c, :d] = centroids[i]
+        work["across"][:, :m] = vectors[i].T
+        work["codes"][:] = codes[i]
+        work["scales"][:] = 1
+        work["edges"][:] = settings.alpha
         for name in ("scales_mean", "scales_square", "edges_mean", "edges_square", "mean", "square"):
-            getattr(space, name)[:] = 0
-        kernel.adapt(c, settings.n_neighbors, alpha, same, slack, floats, rates, space)
-        z[i] = space.Z[:c, :m].T
-        found[i] = space.nodes[m : m + c, :d]
+            work[name][:] = 0
+        kernel.adapt(c, settings.n_neighbors, alpha, same, slack, floats, rates, tuple(work.values()))
+        z[i] = work["Z"][:c, :m].T
+        found[i] = work["nodes"][m : m + c, :d]
 
     map_tasks(solve, b, lambda: kernel.make_workspace(s, m, d, c, kind))
-    return Result(z, found)
+    return z, found
 
 
-LOOP = Loop(
-    "am",
-    (fused_cpu(_compiled), batched(_batched, shows_steps=True)),
-    is_one_pass=lambda settings: settings.steps == 0,
-)
+# the result is Z of all points (b, m, c) and the centroids (b, c, d) of the last round
+LOOP = Loop("am", (fused_cpu(_compiled), batched(_batched, shows_steps=True)))

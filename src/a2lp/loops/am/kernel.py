@@ -1,99 +1,55 @@
-"""The adaptive manifold of one task as compiled code: all rounds in one call, everything in a core's cache.
+"""The adaptive manifold of one task as compiled code: all rounds in one call, with the task in a core's cache.
 
-The same steps as ``am.value_and_gradient``, each a pass over rows. For the losses, Z and the adjoint are turned to
-(classes, nodes), so that all loops run along whole vectors. What is padded is zero.
+The same steps as ``am.value_and_gradient``, each a pass over rows. For the losses, Z and the adjoint are transposed to
+(classes, nodes), so that all loops run along whole vectors. Padding is zero.
 
-Sizes: s support vectors, m points in all (support first), c centroids after them, n = m + c nodes, d dimensions;
-``*p`` are padded sizes.
+Sizes: m points, the first s of them support, and c centroids make n nodes of d dimensions; ``*p`` are padded sizes.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from a2lp.graph import DEGREE_OFFSET
-from a2lp.kernels.adam import adam
 from a2lp.kernels.compiler import compiled, fast_part
-from a2lp.kernels.elementary import exp
+from a2lp.kernels.elementary import adam, dot, exp
 from a2lp.kernels.graph import kth_largest
 from a2lp.kernels.information import SUPPORT, TAU, probabilities, query_gradient, support_gradient
-from a2lp.kernels.linear import backward, forward, product
-from a2lp.kernels.simd import ALIGN, ROWS, VECTOR_BYTES, aligned, round_up
+from a2lp.kernels.linear import backward, forward, matmul, multiply
+from a2lp.kernels.simd import ALIGN, ROWS, VECTOR_BYTES, allocate, as_integers, round_up
 from a2lp.loops.am.linear import factor
 
-_multiply = product(subtract=False, indexed=False)
 
-
-class Workspace(NamedTuple):
-    """The memory of one task's run, of one type; made once and used for task after task."""
-
-    nodes: Any  # (m + cp, dp)  points, then centroids
-    across: Any  # (d, mp)  points, transposed
-    cross: Any  # (cp, mp)  inner products of centroids and points
-    distance: Any  # (n, np)
-    scales: Any  # (n, np)
-    scales_mean: Any
-    scales_square: Any
-    edges: Any  # (n, np)
-    edges_mean: Any
-    edges_square: Any
-    near: Any  # (n, np)  affinities of chosen neighbours
-    bits: Any  # near as integers
-    mutual: Any  # (n, np)  near and its transpose, halved
-    system: Any  # (nr, np)  then its factor U
-    turned: Any  # (nr, np)  a matrix transposed; the system's, then its factor L'
-    solution: Any  # (nr, xp)  Z, then the adjoint
-    Z: Any  # (cp, np)
-    adjoint: Any  # (cp, np)
-    L: Any  # (cp, np)  logits, then logarithms of the probabilities
-    P: Any  # (cp, np)  probabilities
-    H: Any  # (cp, np)  dL/dZ
-    pull: Any  # (cp, np)  dL/ddistance of the centroids, over the distance
-    gradient: Any  # (cp, dp)
-    mean: Any  # (cp, dp)
-    square: Any  # (cp, dp)
-    vectors: Any  # (N_VECTORS, np)
-    kth: Any  # (1, np)  each row's k-th largest affinity
-    kth_bits: Any  # as integers
-    codes: Any  # (s,)
-
-
-LENGTH, IS_QUERY, DEGREE, SCALE, D_DEGREE, SHIFT, TOTAL, ROW, INVERSE, ONES, N_VECTORS = range(11)
-
-
-def make_workspace(s: int, m: int, d: int, c: int, dtype: Any) -> Workspace:
+def make_workspace(s: int, m: int, d: int, c: int, dtype: Any) -> dict[str, Any]:
     """Memory for tasks of m points, s of them support, d dimensions and c classes."""
     lanes = VECTOR_BYTES // np.dtype(dtype).itemsize
     n = m + c
     nr, cp, dp, mp = round_up(n, ROWS), round_up(c, ROWS), round_up(d, lanes), round_up(m, lanes)
     np_ = round_up(nr, lanes)
     shapes = {
-        "nodes": (m + cp, dp), "across": (d, mp), "cross": (cp, mp), "gradient": (cp, dp), "mean": (cp, dp),
-        "square": (cp, dp), "vectors": (N_VECTORS, np_), "kth": (1, np_), "system": (nr, np_), "turned": (nr, np_),
-        "solution": (nr, round_up(c, ALIGN)),
-    }  # fmt: skip
-    square = ("distance", "scales", "edges", "near", "mutual")
-    moments = tuple(f"{name}_{moment}" for name in ("scales", "edges") for moment in ("mean", "square"))
-    shapes |= dict.fromkeys(square + moments, (n, np_)) | dict.fromkeys(
-        ("Z", "adjoint", "L", "P", "H", "pull"), (cp, np_)
-    )
-    arrays = {name: aligned(shape, dtype) for name, shape in shapes.items()}
-    arrays["vectors"][IS_QUERY, s:m] = 1
-    arrays["vectors"][ONES] = 1
-    as_integers = np.int32 if np.dtype(dtype).itemsize == 4 else np.int64
-    views = {"bits": arrays["near"].view(as_integers), "kth_bits": arrays["kth"].view(as_integers)}
-    return Workspace(**arrays, **views, codes=np.zeros(s, np.int64))
-
-
-@fast_part
-def _dot(x, y):
-    total = x.dtype.type(0)
-    for j in range(len(x)):
-        total += x[j] * y[j]
-    return total
+        "nodes": (m + cp, dp),  # points, then centroids
+        "across": (d, mp),  # points, transposed
+        "cross": (cp, mp),  # inner products of centroids and points
+        "distance scales scales_mean scales_square edges edges_mean edges_square": (n, np_),
+        "near mutual": (n, np_),  # affinities of chosen neighbours, and these symmetrised
+        "system turned": (nr, np_),  # then the factor U; a matrix transposed: the system's, then the factor L'
+        "solution": (nr, round_up(c, ALIGN)),  # Z, then the adjoint
+        "Z adjoint": (cp, np_),
+        "L P H": (cp, np_),  # logits, then log-probabilities; probabilities; dL/dZ
+        "pull": (cp, np_),  # dL/ddistance of the centroids, over the distance
+        "gradient mean square": (cp, dp),
+        "kth": (1, np_),  # each row's k-th largest affinity
+        "vectors": (10, np_),
+    }
+    work = allocate(dtype, shapes)
+    is_query, ones = work["vectors"][:2]
+    is_query[s:m] = 1
+    ones[:] = 1
+    work |= {"bits": as_integers(work["near"]), "kth_bits": as_integers(work["kth"])}
+    return work | {"codes": np.zeros(s, np.int64), "vectors": tuple(work["vectors"])}
 
 
 @fast_part
@@ -113,14 +69,8 @@ def _from_products(products, distance, length, own, same):
 
 
 @fast_part
-def _affinities(near, distance, scales, per_spread):
-    for j in range(len(near)):
-        near[j] = exp(-(distance[j] * per_spread) * scales[j])
-
-
-@fast_part
 def _keep(near, threshold):
-    """Zero all below the threshold; how many are left."""
+    """Set all below the threshold to zero; how many are left."""
     zero = near.dtype.type(0)
     kept = zero
     for j in range(len(near)):
@@ -165,12 +115,6 @@ def _weigh(near, turned, edges, mutual, weights):
 
 
 @fast_part
-def _normalise(weights, scale, own):
-    for j in range(len(weights)):
-        weights[j] *= own * scale[j]
-
-
-@fast_part
 def _edge_gradient(i, c, Z, adjoint, scale, alpha, d_degree, mutual, edges, d_edges, d_mutual):
     """Row i of the gradient by the edges' weights, and by the symmetric affinities."""
     np_ = len(d_edges)
@@ -202,7 +146,7 @@ def _scale_gradient(near, d_mutual, turned, distance, scales, per_spread, d_scal
 
 @fast_part
 def _pull(pull, distance, per_spread, mean, d_spread):
-    """What each node pulls at one centroid, from dL/dfar in ``pull``; the sum."""
+    """Turn dL/dfar in ``pull`` into the weight of each node in one centroid's gradient; their sum."""
     kind = pull.dtype.type
     total = kind(0)
     for j in range(len(pull)):
@@ -218,32 +162,28 @@ def adapt(c, k, alpha, same, slack, floats, rates, work):
     """All rounds of one task, from the nodes, scales and edges in ``work``, whose moments are zero.
 
     k neighbours; alpha: how far labels spread; same: squared distances up to this share of the lengths are zero;
-    slack: affinities closer than this are equal; floats, rates: see ``_information``, one round more than rates. Z
-    is left in ``work``, the centroids in its nodes.
+    slack: affinities closer than this are equal; floats: tau, the objective and ``Adam.constants``; rates:
+    ``Adam.rates``, one fewer than rounds. ``work`` receives Z, and the centroids among its nodes.
     """
-    (nodes, across, cross, distance, scales, scales_mean, scales_square, edges, edges_mean, edges_square, near, bits,
-     mutual, system, turned, solution, Z, adjoint, L, P, H, pull, gradient, mean, square, vectors, kth, kth_bits,
+    (nodes, across, cross, distance, scales, scales_mean, scales_square, edges, edges_mean, edges_square, near, mutual,
+     system, turned, solution, Z, adjoint, L, P, H, pull, gradient, mean, square, kth, vectors, bits, kth_bits,
      codes) = work  # fmt: skip
+    is_query, ones, length, degree, scale, d_degree, row, inverse, shift, sums = vectors
     n, np_ = distance.shape
-    m, dp = n - c, nodes.shape[1]
-    d, mp = across.shape
-    cp, s = len(Z), len(codes)
+    m, d, s = n - c, len(across), len(codes)
     nr, xp = solution.shape
-    lanes = VECTOR_BYTES // nodes.itemsize
-    none, unit = np.int64(0), np.int64(1)  # typed: numba compiles a function anew for each literal
+    none = np.int64(0)  # typed: numba compiles a function anew for each literal
     kind = nodes.dtype.type
     zero, one, half = kind(0), kind(1), kind(0.5)
-    length, is_query, degree, scale = vectors[LENGTH], vectors[IS_QUERY], vectors[DEGREE], vectors[SCALE]
-    d_degree, row, inverse, ones = vectors[D_DEGREE], vectors[ROW], vectors[INVERSE], vectors[ONES]
     V = nodes[m:]
     tau, support_scale, share = floats[TAU], floats[SUPPORT] / kind(s), one / kind(m - s)
 
-    # what no round changes: distances of points that stay, and their sums
+    # constants of the run: distances of points that do not move, and their sums
     fixed_sum, fixed_squares = 0.0, 0.0
     for i in range(m):
-        length[i] = _dot(nodes[i], nodes[i])
+        length[i] = dot(nodes[i], nodes[i])
     for i0 in range(0, m, ROWS):
-        _multiply(nodes, i0 * dp, dp, unit, across, none, mp, codes, none, d, cross, none, mp, mp // lanes, lanes)
+        multiply(nodes[i0:], across, codes, none, d, cross, none, none)
         for i in range(i0, min(i0 + ROWS, m)):
             _from_products(cross[i - i0, :m], distance[i], length, length[i], same)
             distance[i, i] = zero
@@ -253,16 +193,15 @@ def adapt(c, k, alpha, same, slack, floats, rates, work):
 
     for step in range(len(rates) + 1):
         total, squares = fixed_sum, fixed_squares
-        for a0 in range(0, cp, ROWS):
-            _multiply(V, a0 * dp, dp, unit, across, none, mp, codes, none, d, cross, a0 * mp, mp, mp // lanes, lanes)
+        matmul(V, across, d, cross)
         for a in range(c):
-            length[m + a] = _dot(V[a], V[a])
+            length[m + a] = dot(V[a], V[a])
         for a in range(c):
             part, part_squares = _from_products(cross[a, :m], distance[m + a], length, length[m + a], same)
             total += 2 * part
             squares += 2 * part_squares
             for b in range(a):
-                row[b] = _dot(V[a], V[b])
+                row[b] = dot(V[a], V[b])
             part, part_squares = _from_products(row[:a], distance[m + a, m:], length[m:], length[m + a], same)
             total += 2 * part
             squares += 2 * part_squares
@@ -275,7 +214,8 @@ def adapt(c, k, alpha, same, slack, floats, rates, work):
         per_spread = kind(1 / spread)
 
         for i in range(m):
-            _affinities(near[i], distance[i], scales[i], per_spread)
+            for j in range(np_):
+                near[i, j] = exp(-(distance[i, j] * per_spread) * scales[i, j])
             near[i, i] = -one
             for j in range(n, np_):
                 near[i, j] = -one
@@ -288,21 +228,23 @@ def adapt(c, k, alpha, same, slack, floats, rates, work):
             degree[i] = _weigh(near[i], turned[i], edges[i], mutual[i], system[i]) + kind(DEGREE_OFFSET)
             scale[i] = one / math.sqrt(degree[i])
         for i in range(n):
-            _normalise(system[i], scale, -alpha * scale[i])
+            f = -alpha * scale[i]
+            for j in range(np_):
+                system[i, j] *= f * scale[j]
             system[i, i] = one
         for i in range(n, nr):
             for j in range(np_):
                 system[i, j] = zero
             system[i, i] = one
         _turn(system, turned, nr)
-        factor(system, turned, inverse, nr, np_, lanes, codes)
+        factor(system, turned, inverse)
         for i in range(nr):
             for q in range(xp):
                 solution[i, q] = zero
         for q in range(c):
             solution[m + q, q] = one
-        forward(turned, ones, solution, m // ROWS * ROWS, nr, np_, xp, lanes, codes)
-        backward(system, inverse, solution, none, nr, nr, np_, xp, lanes, codes)
+        forward(turned, ones, solution, m // ROWS * ROWS)
+        backward(system, inverse, solution, none, nr)
         for i in range(n):
             for q in range(c):
                 Z[q, i] = solution[i, q]
@@ -312,8 +254,8 @@ def adapt(c, k, alpha, same, slack, floats, rates, work):
         for q in range(c):
             for j in range(np_):
                 L[q, j] = tau * Z[q, j]
-        probabilities(L, P, vectors[SHIFT], vectors[TOTAL], c)
-        query_gradient(P, L, H, vectors[SHIFT], is_query, c, share, floats)
+        probabilities(L, P, shift, sums, c)
+        query_gradient(P, L, H, shift, is_query, c, share, floats)
         support_gradient(P, H, codes, c, support_scale)
         for j in range(np_):
             d_degree[j] = zero
@@ -323,8 +265,8 @@ def adapt(c, k, alpha, same, slack, floats, rates, work):
         for i in range(n):
             for q in range(c):
                 solution[i, q] = H[q, i]
-        forward(system, inverse, solution, none, nr, np_, xp, lanes, codes)
-        backward(turned, ones, solution, none, nr, nr, np_, xp, lanes, codes)
+        forward(system, inverse, solution, none)
+        backward(turned, ones, solution, none, nr)
         for i in range(n):
             for q in range(c):
                 adjoint[q, i] = solution[i, q]
@@ -334,7 +276,7 @@ def adapt(c, k, alpha, same, slack, floats, rates, work):
             d_degree[m + q] -= adjoint[q, m + q]
 
         for i in range(n):
-            # the system is done with: its memory takes the gradient by the symmetric affinities
+            # the system is no longer needed: its memory takes the gradient by the symmetric affinities
             _edge_gradient(
                 i, c, Z, adjoint, scale, alpha, -half * d_degree[i] / degree[i], mutual[i], edges[i], row, system[i]
             )  # fmt: skip
@@ -353,11 +295,8 @@ def adapt(c, k, alpha, same, slack, floats, rates, work):
             for j in range(m, np_):
                 pull[a, j] = zero
             length[m + a] = _pull(pull[a, :n], distance[m + a, :n], per_spread, kind(average), d_spread)
-        for a0 in range(0, cp, ROWS):
-            _multiply(
-                pull, a0 * np_, np_, unit, nodes, none, dp, codes, none, n, gradient, a0 * dp, dp, dp // lanes, lanes
-            )
+        matmul(pull, nodes, n, gradient)
         for a in range(c):
-            for j in range(dp):
+            for j in range(nodes.shape[1]):
                 gradient[a, j] = length[m + a] * V[a, j] - gradient[a, j]
             adam(V[a], mean[a], square[a], gradient[a], None, floats, rates[step, 0], rates[step, 1])

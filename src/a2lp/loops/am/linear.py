@@ -1,8 +1,7 @@
 """LU without pivots as compiled code, for systems I - alpha D^-1/2 W D^-1/2 that are not symmetric.
 
 Such a system is similar to I - alpha D^-1 W, which has a dominant diagonal, so no pivot is small. Both factors are
-kept as upper triangles, L transposed: one block of rows is a product with the blocks before it, for either, and
-the substitutions of ``_cpu_linear`` serve both.
+stored as upper triangles, L transposed, so that the substitutions of ``kernels.linear`` serve both.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from numba import types
 from numba.extending import intrinsic
 
 from a2lp.kernels.compiler import part
-from a2lp.kernels.linear import scalar_fma, solve_rows, subtract
-from a2lp.kernels.simd import ROWS, data_of, vector_type
+from a2lp.kernels.linear import solve_rows, subtract_transposed
+from a2lp.kernels.simd import ROWS, VECTOR_BYTES, data_of, entry, int64, simd_type
 
 
 @intrinsic
@@ -25,37 +24,22 @@ def _factor_block(typingctx, U, T, corner, row, first, vectors, inverse, i0):
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         U, T, corner, row, first, vectors, inverse, i0 = args
-        scalar, vector, lanes = vector_type(signature.args[0])
-        upper, lower, out = (
-            data_of(context, builder, signature.args[i], array) for i, array in ((0, U), (1, T), (6, inverse))
-        )
-
-        def constant(v: int) -> Any:
-            return ir.Constant(corner.type, v)
-
-        m = {
-            (a, b): builder.load(
-                builder.gep(upper, [builder.add(corner, builder.add(builder.mul(row, constant(a)), constant(b)))])
-            )
-            for a in range(ROWS)
-            for b in range(ROWS)
-        }
+        scalar, vector, _ = simd_type(signature.args[0])
+        arrays = (0, U), (1, T), (6, inverse)
+        upper, lower, out = (data_of(context, builder, signature.args[i], array) for i, array in arrays)
+        m = {(a, b): entry(builder, upper, corner, row, a, b) for a in range(ROWS) for b in range(ROWS)}
         pivots = []
         for a in range(ROWS):
             pivot = builder.fdiv(ir.Constant(scalar, 1.0), m[a, a])
             pivots.append(pivot)
-            builder.store(pivot, builder.gep(out, [builder.add(i0, constant(a))]))
+            builder.store(pivot, builder.gep(out, [builder.add(i0, int64(a))]))
             for b in range(a + 1, ROWS):
                 m[b, a] = builder.fmul(m[b, a], pivot)
                 for c in range(a + 1, ROWS):
-                    m[b, c] = scalar_fma(builder, builder.fneg(m[b, a]), m[a, c], m[b, c])
-        one, order = ir.Constant(scalar, 1.0), range(ROWS)
-        solve_rows(
-            builder, vector, lanes, upper, first, row, vectors, lambda a, b: m[a, b], lambda a: one, order
-        )  # fmt: skip
-        solve_rows(
-            builder, vector, lanes, lower, first, row, vectors, lambda a, b: m[b, a], pivots.__getitem__, order
-        )  # fmt: skip
+                    m[b, c] = builder.fma(builder.fneg(m[b, a]), m[a, c], m[b, c])
+        ones = [ir.Constant(scalar, 1.0)] * ROWS
+        solve_rows(builder, vector, upper, first, row, vectors, lambda a, b: m[a, b], ones, range(ROWS))
+        solve_rows(builder, vector, lower, first, row, vectors, lambda a, b: m[b, a], pivots, range(ROWS))
         return context.get_dummy_value()
 
     n = types.int64
@@ -63,16 +47,15 @@ def _factor_block(typingctx, U, T, corner, row, first, vectors, inverse, i0):
 
 
 @part
-def factor(U, T, inverse, nr, np_, lanes, rows):
+def factor(U, T, inverse):
     """From M in U and M' in T to M = L U: U, and L' with a diagonal of ones in T; garbage stays below diagonals.
 
     ``inverse`` takes the reciprocals of U's diagonal.
     """
-    none, unit = np.int64(0), np.int64(1)  # typed: numba compiles a function anew for each literal
+    nr, np_ = U.shape
+    lanes, none = VECTOR_BYTES // U.itemsize, np.int64(0)
     for i0 in range(0, nr, ROWS):
-        first = i0 // lanes
-        left = i0 * np_ + first * lanes
-        vectors = np_ // lanes - first
-        subtract(T, i0, unit, np_, U, first * lanes, np_, rows, none, i0, U, left, np_, vectors, lanes)
-        subtract(U, i0, unit, np_, T, first * lanes, np_, rows, none, i0, T, left, np_, vectors, lanes)
-        _factor_block(U, T, i0 * np_ + i0, np_, left, vectors, inverse, i0)
+        j0 = i0 // lanes * lanes
+        subtract_transposed(T, U, U, none, i0, U, i0, j0)
+        subtract_transposed(U, T, U, none, i0, T, i0, j0)
+        _factor_block(U, T, i0 * np_ + i0, np_, i0 * np_ + j0, (np_ - j0) // lanes, inverse, i0)

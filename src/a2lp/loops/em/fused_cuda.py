@@ -1,4 +1,4 @@
-"""All rounds of expectation-maximisation as one CUDA launch, a thread block to a task; for torch tensors on a GPU."""
+"""All rounds of expectation-maximisation in one CUDA launch, one thread block per task; for torch tensors on a GPU."""
 
 from __future__ import annotations
 
@@ -11,21 +11,18 @@ from a2lp.arrays import is_torch, namespace
 from a2lp.engines.contract import Points
 from a2lp.kernels import cuda
 
-PARTS = 16  # as in the kernel, threads that sum a class
-_GROUP = 8  # classes that a thread multiplies at once, at most
-_THREADS = 512  # at most, as the kernel's launch bounds say
-_POINTS = 1024  # matrices of more are multiplied faster by all multiprocessors together than by one
+PARTS = 16  # threads that sum a class, as in the kernel
+_GROUP = 8  # most classes that a thread multiplies at once
+_THREADS = 512  # at most, as in the kernel's launch bounds
+_POINTS = 1024  # larger matrices are multiplied faster by all multiprocessors together than by one
 
 
-class Params(ctypes.Structure):
-    """``Params`` of the kernel."""
-
-    _FLOATS = ("temperature", "prior", "equal_weight", "unequal_weight", "unequal", "least")
-    _INTEGERS = ("n", "s", "c", "rounds", "sinkhorn_rounds")
-    _fields_ = [*((name, ctypes.c_double) for name in _FLOATS), *((name, ctypes.c_int) for name in _INTEGERS)]
+Params: Any = cuda.structure(
+    ctypes.c_double, "temperature prior equal_weight unequal_weight unequal least", "n s c rounds sinkhorn_rounds"
+)
 
 
-def refusal(points: Points) -> str | None:
+def refusal(points: Points, settings: Any) -> str | None:
     """Why the kernel cannot run these tasks, or None if it can."""
     vectors = points.vectors
     xp, n = namespace(vectors), vectors.shape[1]
@@ -42,28 +39,19 @@ def refusal(points: Points) -> str | None:
     return cuda.available()
 
 
-def run(gram: Any, smoothing: Any, codes: Any, params: Params) -> Any:
+def run(gram: Any, smoothing: Any, codes: Any, params: Any) -> Any:
     """Shares of the points in the classes (b, c, n), those of the support as given.
 
-    Parameters
-    ----------
-    gram, smoothing : tensors (b, n, n)
-        Inner products, and what shares are multiplied by to propagate them; of one type.
-    codes : tensor (b, s)
-        Classes of the support.
-    params : Params
+    gram, smoothing (b, n, n): inner products, and the matrix that propagates shares; codes (b, s): the support's.
     """
     import torch
 
     b = gram.shape[0]
     gram, smoothing, codes = gram.contiguous(), smoothing.contiguous(), codes.to(torch.int64).contiguous()
     shares = torch.empty((b, params.c, params.n), dtype=gram.dtype, device=gram.device)
-    arrays = (gram, smoothing, codes, shares)
     with torch.cuda.device(gram.device):
         kernel = _kernel(gram.device, params.n, params.c, gram.dtype.itemsize)
-        stream = torch.cuda.current_stream(gram.device).cuda_stream
-        kernel.launch(b, stream, [*(ctypes.c_void_p(x.data_ptr()) for x in arrays), params])
-    # the arrays that the launch reads are freed to torch's own stream order, so they outlive it
+        kernel.launch(b, (gram, smoothing, codes, shares), params)
     return shares
 
 
@@ -79,18 +67,10 @@ def _shared_bytes(n: int, c: int, itemsize: int, *, resident: bool) -> int:
 
 @cache
 def _kernel(device: Any, n: int, c: int, itemsize: int) -> cuda.Kernel:
-    """The kernel with room for tasks of n points and c classes."""
-    import torch
-
+    """The kernel with memory for tasks of n points and c classes."""
     resident = _shared_bytes(n, c, itemsize, resident=True) <= cuda.shared_limit(device)
     groups = -(-c // _GROUP)
-    major, minor = torch.cuda.get_device_capability(device)
-    code = _code(f"sm_{major}{minor}", itemsize == 8, -(-c // groups), resident)
+    sizes = {"DOUBLE": int(itemsize == 8), "GROUP": -(-c // groups), "RESIDENT": int(resident)}
+    code = cuda.compile_source(source(), device, **sizes)
     threads = min(_THREADS, -(-n * groups // 32) * 32)
     return cuda.Kernel(code, "a2lp_em", _shared_bytes(n, c, itemsize, resident=resident), threads)
-
-
-@cache
-def _code(architecture: str, double: bool, group: int, resident: bool) -> bytes:
-    sizes = {"DOUBLE": int(double), "GROUP": group, "RESIDENT": int(resident)}
-    return cuda.compile_source(source(), architecture, sizes)

@@ -1,66 +1,44 @@
-"""Expectation-maximisation on the graph of one task as compiled code, everything of the task in a core's cache.
+"""Expectation-maximisation on the graph of one task as compiled code, with the task in a core's cache.
 
 The graph is that of label propagation, factored once; a round is one product with the inner products and one
-substitution with the factor, for all classes at once. Rows of matrices are padded with zeros to whole vectors.
+substitution with the factor, for all classes at once. Rows of matrices are padded with zeros.
 
 Sizes: s labelled of n points, c classes; ``*p`` are padded sizes.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from a2lp.graph import DEGREE_OFFSET
 from a2lp.kernels.compiler import compiled, fast_part
 from a2lp.kernels.elementary import digamma, exp
-from a2lp.kernels.graph import drop_ties, kth_largest, powers, weigh
-from a2lp.kernels.linear import backward, factor, forward, product
-from a2lp.kernels.simd import ALIGN, ROWS, VECTOR_BYTES, aligned, round_up
+from a2lp.kernels.graph import normalised_system, powers
+from a2lp.kernels.linear import backward, factor, forward, matmul
+from a2lp.kernels.simd import ALIGN, ROWS, allocate, as_integers, round_up
 
-# places in the vector of parameters
+# indices into the vector of parameters
 GAMMA, ALPHA, TEMPERATURE, PRIOR, EQUAL_WEIGHT, UNEQUAL_WEIGHT, UNEQUAL, LEAST, SLACK = range(9)
 
-_multiply = product(subtract=False, indexed=False)
 
-
-class Workspace(NamedTuple):
-    """The memory of one task's run, of one type; made once and used for task after task."""
-
-    gram: Any  # (nr, np)
-    sim: Any  # (nr, np)
-    bits: Any  # sim as integers
-    power: Any  # (nr, np)
-    U: Any  # (nr, np)  W, then the factor
-    scratch: Any  # (1, np)  what powers and weigh would give for anchors
-    X: Any  # (nr, cp)  shares
-    weights: Any  # (nr, cp)  of the points in the class means
-    cross: Any  # (nr, cp)  inner products of points and means
-    kth: Any  # (1, np)  each row's k-th largest similarity
-    kth_bits: Any  # as integers
-    vectors: Any  # (N_VECTORS, np)
-    by_class: Any  # (3, cp)  counts, what is added to logits, masses
-    rows: Any  # (np,)  stands for rows that are only looked up where they are indexed
-    order: Any  # (n,)
-
-
-THRESHOLD, DEGREE, SCALES, INVERSE, COUNT, N_VECTORS = range(6)
-
-
-def make_workspace(n: int, c: int, k: int, dtype: Any) -> Workspace:
+def make_workspace(n: int, c: int, k: int, dtype: Any) -> tuple[Any, ...]:
     """Memory for tasks of n points, c classes and k neighbours."""
     nr = round_up(n, ROWS)
     np_, cp = round_up(max(nr, k), ALIGN), round_up(c, ALIGN)
     shapes = {
-        "gram": (nr, np_), "sim": (nr, np_), "power": (nr, np_), "U": (nr, np_), "scratch": (1, np_), "X": (nr, cp),
-        "weights": (nr, cp), "cross": (nr, cp), "kth": (1, np_), "vectors": (N_VECTORS, np_), "by_class": (3, cp),
-    }  # fmt: skip
-    arrays = {name: aligned(shape, dtype) for name, shape in shapes.items()}
-    as_integers = np.int32 if np.dtype(dtype).itemsize == 4 else np.int64
-    views = {"bits": arrays["sim"].view(as_integers), "kth_bits": arrays["kth"].view(as_integers)}
-    return Workspace(**views, rows=np.zeros(np_, np.int64), order=np.arange(n), **arrays)
+        "gram sim power": (nr, np_),
+        "U": (nr, np_),  # W, then the factor
+        "scratch": (1, np_),  # results of powers and normalised_system that are not needed here
+        "X weights cross": (nr, cp),  # shares, as weights in the class means, inner products of points and means
+        "kth": (1, np_),  # each row's k-th largest similarity
+        "vectors": (5, np_),
+        "by_class": (3, cp),
+    }
+    work = allocate(dtype, shapes)
+    work |= {"bits": as_integers(work["sim"]), "kth_bits": as_integers(work["kth"])}
+    work |= {name: tuple(work[name]) for name in ("vectors", "by_class")}
+    return *work.values(), np.arange(n)
 
 
 @fast_part
@@ -100,7 +78,7 @@ def _balance(X, s, n, c, rounds, mass, least):
 
 @fast_part
 def _assign(X, cross, squares, s, n, c, temperature, extra):
-    """Softmax over the classes of ``extra`` minus temperature times the squared distance but for |x|^2."""
+    """Softmax over the classes of ``extra`` minus temperature times the squared distance, without |x|^2."""
     for i in range(s, n):
         top = X.dtype.type(-np.inf)
         for q in range(c):
@@ -117,7 +95,7 @@ def _assign(X, cross, squares, s, n, c, temperature, extra):
 
 @fast_part
 def _share_weight(mass, c, floats):
-    """Of the logarithms of the shares, by how unequal the classes' masses are."""
+    """The weight of the logarithms of the shares, by how unequal the classes' masses are."""
     mean = mass.dtype.type(0)
     for q in range(c):
         mean += mass[q]
@@ -141,10 +119,10 @@ def _label(X, codes, cp):
 @fast_part
 def _graph(n, k, floats, gram, work):
     """U = I - alpha S, S the normalised graph of the inner products."""
-    _, sim, bits, power, U, scratch, _, _, _, kth, kth_bits, vectors, _, _, order = work
+    _, sim, power, U, scratch, _, _, _, kth, vectors, _, bits, kth_bits, order = work
     nr, np_ = U.shape
-    threshold, degree, scale, count = vectors[THRESHOLD], vectors[DEGREE], vectors[SCALES], vectors[COUNT]
-    zero, one, slack = U.dtype.type(0), U.dtype.type(1), floats[SLACK]
+    threshold, degree, scale, _, count = vectors
+    zero, one = U.dtype.type(0), U.dtype.type(1)
     first = np.int64(0)  # typed: numba compiles a function anew for each literal
     for i in range(n):
         for j in range(n):
@@ -154,21 +132,12 @@ def _graph(n, k, floats, gram, work):
         power[i, i] = zero
         for j in range(n, np_):
             sim[i, j] = -one
-        kth_bits[0, i] = kth_largest(bits, i * np_, np_, k, kth_bits[0, i])
-        threshold[i] = (one - slack) * kth[0, i]
     for i in range(n, np_):
         threshold[i] = np.inf
-    weigh(sim, power, threshold, n, np_, n, U, degree, scratch, count)
-    for i in range(n):
-        if count[i] > k and threshold[i] > 0:
-            drop_ties(i, sim, power, threshold, slack, order, n, n, k, U, degree, scratch)
-    for i in range(n):
-        scale[i] = one / math.sqrt(degree[i] + U.dtype.type(DEGREE_OFFSET))
-    for i in range(n):
-        f = -floats[ALPHA] * scale[i]
-        for j in range(np_):
-            U[i, j] *= f * scale[j]
-        U[i, i] = one
+    normalised_system(
+        sim, bits, power, kth, kth_bits, floats[SLACK], order, n, n, k, floats[ALPHA], U, scratch, threshold, degree,
+        scale, count,
+    )  # fmt: skip
     for i in range(n, nr):
         for j in range(np_):
             U[i, j] = zero
@@ -176,11 +145,8 @@ def _graph(n, k, floats, gram, work):
 
 
 @fast_part
-def _means(X, weights, cross, gram, n, c, lanes, counts, squares, rows):
+def _means(X, weights, cross, gram, n, c, counts, squares):
     """Inner products of the points with the class means under shares X, and of the means with themselves."""
-    nr, np_ = gram.shape
-    cp = X.shape[1]
-    none, unit = np.int64(0), np.int64(1)
     for q in range(c):
         counts[q] = 0
         squares[q] = 0
@@ -190,8 +156,7 @@ def _means(X, weights, cross, gram, n, c, lanes, counts, squares, rows):
     for i in range(n):
         for q in range(c):
             weights[i, q] = X[i, q] / counts[q]
-    for i0 in range(0, nr, ROWS):
-        _multiply(gram, i0 * np_, np_, unit, weights, none, cp, rows, none, n, cross, i0 * cp, cp, cp // lanes, lanes)
+    matmul(gram, weights, n, cross)
     for i in range(n):
         for q in range(c):
             squares[q] += weights[i, q] * cross[i, q]
@@ -200,21 +165,19 @@ def _means(X, weights, cross, gram, n, c, lanes, counts, squares, rows):
 @compiled()
 def solve_tasks(grams, codes, floats, k, rounds, sinkhorn_rounds, shares, work):
     """All tasks, one after the other: grams (b, n, n), codes (b, s), shares (b, c, n) to be filled."""
-    gram, _, _, _, U, _, X, weights, cross, _, _, vectors, by_class, rows, _ = work
+    gram, _, _, U, _, X, weights, cross, _, vectors, by_class, _, _, _ = work
     n, s, c = grams.shape[1], codes.shape[1], shares.shape[1]
-    nr, np_ = U.shape
-    cp = X.shape[1]
-    lanes = VECTOR_BYTES // grams.itemsize
-    counts, extra, squares = by_class[0], by_class[1], by_class[2]
-    inverse, least, none = vectors[INVERSE], floats[LEAST], np.int64(0)
+    nr, cp = X.shape
+    counts, extra, squares = by_class  # masses, what is added to logits, squared lengths of the means
+    inverse, least, none = vectors[3], floats[LEAST], np.int64(0)
     for task in range(len(grams)):
-        # the graph's thresholds, a row's and a column's, need the same number on both sides to the bit
+        # the graph's thresholds, by row and by column, need exactly the same number on both sides
         for i in range(n):
             for j in range(i + 1):
                 gram[i, j] = grams[task, i, j]
                 gram[j, i] = grams[task, i, j]
         _graph(n, k, floats, gram, work)
-        factor(U, inverse, nr, np_, lanes, rows)
+        factor(U, inverse)
         for i in range(nr):
             for q in range(cp):
                 X[i, q] = 0
@@ -222,7 +185,7 @@ def solve_tasks(grams, codes, floats, k, rounds, sinkhorn_rounds, shares, work):
             extra[q] = 0
         for step in range(rounds + 1):
             if step > 0:
-                _means(X, weights, cross, gram, n, c, lanes, counts, squares, rows)
+                _means(X, weights, cross, gram, n, c, counts, squares)
                 if sinkhorn_rounds == 0:
                     for q in range(c):
                         counts[q] = 0
@@ -237,8 +200,8 @@ def solve_tasks(grams, codes, floats, k, rounds, sinkhorn_rounds, shares, work):
             for i in range(n, nr):
                 for q in range(cp):
                     X[i, q] = 0
-            forward(U, inverse, X, none, nr, np_, cp, lanes, rows)
-            backward(U, inverse, X, none, nr, nr, np_, cp, lanes, rows)
+            forward(U, inverse, X, none)
+            backward(U, inverse, X, none, nr)
             _normalise_rows(X, s, n, c, least)
             _balance(X, s, n, c, sinkhorn_rounds, counts, least)
             _label(X, codes[task], cp)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from array_api_compat import device
 
-from a2lp.arrays import Array, is_numpy, kth_largest, namespace
+from a2lp.arrays import Array, device, is_numpy, kth_largest, namespace
 from a2lp.engines.contract import Points
 from a2lp.preprocess import rooted, unit_gram
 
-# of the squares of a task's entries. After a (leaky) ReLU the negative ones are a small part, a tenth or so, and roots
-# would make much of them; features that have both signs by nature have half or more.
+# Share of the squares of a task's entries. After a (leaky) ReLU the negative entries have about a tenth of them, and
+# roots would enlarge them; features with both signs by nature have half or more.
 _MOSTLY_POSITIVE = 2 / 3
 _LOCAL_NEIGHBOURS = 12
-_LOCAL_RIDGE = 6.0  # mean eigenvalues that are added to each
+_LOCAL_RIDGE = 6.0  # in mean eigenvalues
 
 
 def inner_products(points: Points, root: bool, uniform: bool, local_whitening: bool) -> Array:
@@ -22,15 +21,14 @@ def inner_products(points: Points, root: bool, uniform: bool, local_whitening: b
     xp = namespace(x)
     if root:
         x = _rooted(x)
-        weights = _all_alike(x) if uniform else _centre(points)
-        gram = _centred(unit_gram(x @ xp.matrix_transpose(x)), weights)
+        gram = _centred(unit_gram(x @ xp.matrix_transpose(x)), _centre(points, uniform))
     else:
         gram = x @ xp.matrix_transpose(x)
     return locally_whitened(gram) if local_whitening else gram
 
 
 def _rooted(x: Array) -> Array:
-    """Signed square roots; where a task's negative entries are a small part they count as zero."""
+    """Signed square roots; where a task's negative entries are small they become zero."""
     xp = namespace(x)
     positive = xp.clip(x, min=0.0)
     kept, total = (xp.sum(xp.vecdot(v, v), axis=1) for v in (positive, x))  # (b,)
@@ -40,43 +38,36 @@ def _rooted(x: Array) -> Array:
     return rooted(xp.where(rectify[:, None, None], positive, x), "sign")
 
 
-def _all_alike(x: Array) -> Array:
-    """Weights of the points (b, n) in their mean."""
-    return namespace(x).full(x.shape[:2], 1.0 / x.shape[1], dtype=x.dtype, device=device(x))
+def _centre(points: Points, uniform: bool) -> Array:
+    """Weights of the points (b, n) in their centre.
 
-
-def _centre(points: Points) -> Array:
-    """Weights of the points (b, n) in what they are centred on.
-
-    The mean of all lies near the classes that have most queries, which brings those classes close to zero. The mean of
-    the support's class means has every class alike, but is of few points. So: between them, nearer to the second the
-    more shots there are.
+    With a uniform marginal it is the mean. Otherwise the mean is near the classes with most queries, and the mean of
+    the support's class means is of few points: the centre is between them, nearer to the latter with more shots.
     """
-    x, labels = points.vectors, points.labels  # (b, n, d), (b, s, c)
-    xp = namespace(x)
-    (b, s, c), n = labels.shape, x.shape[1]
+    labels = points.all_labels  # (b, n, c)
+    xp, (_, n, c), s = namespace(labels), labels.shape, points.codes.shape[1]
+    equal = xp.full_like(labels[:, :, 0], 1.0 / n)
+    if uniform:
+        return equal
     shots = xp.clip(xp.sum(labels, axis=1, keepdims=True), min=1.0)
-    supported = xp.sum(labels / shots, axis=2) / c  # (b, s)
-    rest = xp.zeros((b, n - s), dtype=x.dtype, device=device(x))
     trust = s / (s + c)
-    return trust * xp.concat([supported, rest], axis=1) + (1 - trust) * _all_alike(x)
+    return trust * (xp.sum(labels / shots, axis=2) / c) + (1 - trust) * equal
 
 
 def _centred(gram: Array, weights: Array) -> Array:
-    """Inner products (b, n, n) of points less their sum under weights (b, n), made unit."""
+    """Inner products (b, n, n) of points minus their sum under weights (b, n), normalised."""
     xp = namespace(gram)
     inner = gram @ weights[:, :, None]  # (b, n, 1)
     square = xp.sum(weights[:, :, None] * inner, axis=1, keepdims=True)
-    gram = gram - inner - xp.matrix_transpose(inner) + square
-    # what centring leaves of points that are all equal is rounding, not a direction
-    return unit_gram(gram, 32 * float(xp.finfo(gram.dtype).eps))
+    # equal points have no direction after centring, only rounding
+    return unit_gram(gram - inner - xp.matrix_transpose(inner) + square, 32)
 
 
 def locally_whitened(gram: Array) -> Array:
-    """Inner products (b, n, n) after the spread of points about their nearest neighbours was made rounder.
+    """Inner products (b, n, n) after whitening by the deviations of points from their nearest neighbours.
 
-    With E the points X less the means of their neighbours and r the ridge, points become X (E'E + r I)^(-1/2), up to
-    a factor, made unit. By the Woodbury identity this takes n by n matrices alone. NumPy's are changed in place, by
+    With E the points X minus the means of their neighbours and r the ridge, points become X (E'E + r I)^(-1/2), up to
+    a factor, normalised; by the Woodbury identity only (n, n) matrices are needed. NumPy's are changed in place by
     compiled code: NumPy has neither a fast k-th largest nor products with few neighbours.
     """
     xp = namespace(gram)
@@ -90,13 +81,12 @@ def locally_whitened(gram: Array) -> Array:
         whitening.whiten_tasks(gram, k, constants, whitening.make_workspace(n, gram.dtype))
         return gram
     eye = xp.eye(n, dtype=gram.dtype, device=device(gram))
-    others = gram - 4.0 * eye  # a point is no neighbour of its own
+    others = gram - 4.0 * eye  # a point is not its own neighbour
     near = xp.astype(others >= kth_largest(others, k), gram.dtype)
     averages = near / xp.sum(near, axis=-1, keepdims=True)
     across = gram - averages @ gram  # E X'
     within = across - across @ xp.matrix_transpose(averages)  # E E'
     spread = xp.sum(xp.clip(xp.linalg.diagonal(within), min=0.0), axis=-1)[:, None, None]
-    # points that are all equal have no spread but rounding: nothing is divided by that
-    ridge = _LOCAL_RIDGE / n * spread + least_ridge
+    ridge = _LOCAL_RIDGE / n * spread + least_ridge  # equal points deviate by rounding only
     taken = xp.matrix_transpose(across) @ xp.linalg.solve(within + ridge * eye, across)
-    return unit_gram(gram - taken, least_square)
+    return unit_gram(gram - taken, 32)

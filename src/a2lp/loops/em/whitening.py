@@ -1,58 +1,41 @@
-"""Local whitening of one task after another as compiled code; see ``products.locally_whitened`` for the meaning.
+"""Local whitening of one task after another as compiled code; see ``products.locally_whitened``.
 
-Averages of neighbours are sums of a few rows. What is divided by is positive definite, so that half of its Cholesky
-solution and its square are all that is needed. Rows of matrices are padded with zeros to whole vectors.
-
-Sizes: n points; ``*r`` and ``*p`` are padded sizes.
+The matrix E E' + r I is positive definite, so a Cholesky factor and one forward substitution are enough. Rows of
+matrices are padded with zeros. Sizes: n points; ``*r`` and ``*p`` are padded sizes.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from a2lp.kernels.compiler import compiled, fast_part
 from a2lp.kernels.graph import kth_largest
-from a2lp.kernels.linear import factor, forward, subtract
-from a2lp.kernels.simd import ALIGN, ROWS, VECTOR_BYTES, aligned, round_up
+from a2lp.kernels.linear import factor, forward, subtract_transposed
+from a2lp.kernels.simd import ALIGN, ROWS, VECTOR_BYTES, aligned, as_integers, round_up
 
-RIDGE, LEAST_RIDGE, LEAST_SQUARE = range(3)  # places in the vector of parameters
-
-
-class Workspace(NamedTuple):
-    """The memory of one task's run, of one type; made once and used for task after task."""
-
-    gram: Any  # (nr, np)
-    bits: Any  # as integers
-    across: Any  # (nr, np)  inner products of points less their neighbours' means, and points
-    back: Any  # (nr, np)  its transpose
-    U: Any  # (nr, np)  inner products of points less their neighbours' means, then the factor
-    keys: Any  # (1, np)  integers in the order of one row's inner products
-    kth: Any  # (n,)  each row's k-th largest key
-    near: Any  # (n, n)  each point's neighbours
-    counts: Any  # (n,)  of neighbours
-    vectors: Any  # (2, np)  reciprocal pivots, scales
-    rows: Any  # (1,)  stands for rows that are only looked up where they are indexed
+RIDGE, LEAST_RIDGE, LEAST_SQUARE = range(3)  # indices into the vector of parameters
 
 
-def make_workspace(n: int, dtype: Any) -> Workspace:
+def make_workspace(n: int, dtype: Any) -> tuple[Any, ...]:
     """Memory for tasks of n points."""
     nr = round_up(n, ROWS)
     np_ = round_up(nr, ALIGN)
+    # inner products of points, of points less their neighbours' means (E) and points, its transpose, and of E and E
     gram, across, back, U = (aligned((nr, np_), dtype) for _ in range(4))
-    bits = gram.view(np.int32 if np.dtype(dtype).itemsize == 4 else np.int64)
-    kth, near, counts, rows = (np.zeros(shape, np.int64) for shape in (n, (n, n), n, 1))
-    keys, vectors = aligned((1, np_), bits.dtype), aligned((2, np_), dtype)
-    return Workspace(gram, bits, across, back, U, keys, kth, near, counts, vectors, rows)
+    bits = as_integers(gram)
+    keys = aligned((1, np_), bits.dtype)  # integers in the order of one row's inner products
+    kth, near, counts = (np.zeros(shape, np.int64) for shape in (n, (n, n), n))
+    return gram, bits, across, back, U, keys, kth, near, counts, tuple(aligned((2, np_), dtype))
 
 
 @fast_part
 def _find_neighbours(bits, n, k, keys, kth, near, counts):
-    """Each point's k nearest, and those as near as the k-th."""
-    # Numbers up to 1.5 either side of zero as integers that are not negative: magnitudes counted from that of 1.5,
-    # up or down by the sign. What is padded and the point itself stay below them all.
+    """Each point's k nearest neighbours, and those as near as the k-th."""
+    # Numbers from -1.5 to 1.5 as non-negative integers in the same order: the bits of 1.5 plus or minus those of the
+    # magnitude. Padding and the point itself are zero, below them all.
     middle = 0x3FC00000 if bits.itemsize == 4 else 0x3FF8000000000000
     magnitude = 0x7FFFFFFF if bits.itemsize == 4 else 0x7FFFFFFFFFFFFFFF
     none = np.int64(0)  # typed: numba compiles a function anew for each literal
@@ -88,12 +71,12 @@ def _less_means(A, near, counts, n, out):
 @compiled()
 def whiten_tasks(grams, k, floats, work):
     """All tasks, one after the other: grams (b, n, n) of unit points are replaced."""
-    gram, bits, across, back, U, keys, kth, near, counts, vectors, rows = work
+    gram, bits, across, back, U, keys, kth, near, counts, vectors = work
     n = grams.shape[1]
     nr, np_ = U.shape
     lanes = VECTOR_BYTES // grams.itemsize
-    inverse, scale = vectors[0], vectors[1]
-    zero, one, none, unit = U.dtype.type(0), U.dtype.type(1), np.int64(0), np.int64(1)
+    inverse, scale = vectors
+    zero, one, none = U.dtype.type(0), U.dtype.type(1), np.int64(0)
     for task in range(len(grams)):
         for i in range(n):
             for j in range(i + 1):
@@ -114,14 +97,10 @@ def whiten_tasks(grams, k, floats, work):
             for j in range(np_):
                 U[i, j] = zero
             U[i, i] = one
-        factor(U, inverse, nr, np_, lanes, rows)
-        forward(U, inverse, across, none, nr, np_, np_, lanes, rows)
+        factor(U, inverse)
+        forward(U, inverse, across, none)
         for i0 in range(0, nr, ROWS):
-            v = i0 // lanes
-            j0 = v * lanes
-            subtract(
-                across, i0, unit, np_, across, j0, np_, rows, none, n, gram, i0 * np_ + j0, np_, np_ // lanes - v, lanes
-            )
+            subtract_transposed(across, across, across, none, n, gram, i0, i0 // lanes * lanes)
         for i in range(n):
             square = gram[i, i]
             scale[i] = one / math.sqrt(square) if square > floats[LEAST_SQUARE] else zero

@@ -1,6 +1,6 @@
-"""Credible pseudo-labels and logistic regression in turn (LR+ICI), task by task on inner products.
+"""Credible pseudo-labels and logistic regression in turn (LR+ICI), task by task on inner products, for NumPy arrays.
 
-Compiled for NumPy; arrays of other libraries are converted and the answer is converted back.
+Arrays of other libraries are converted, and the result is converted back.
 """
 
 from __future__ import annotations
@@ -9,19 +9,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from a2lp.arrays import Array, like, namespace, one_hot, to_numpy
+from a2lp.arrays import Array, like, log_softmax, namespace, one_hot, to_numpy
 from a2lp.cores import map_on_cores
 from a2lp.engines.contract import Engine, Loop, Points
 
 NdArray = np.ndarray[Any, Any]
 
-_TOLERANCE = 1e-3  # of a regression that only labels; a gradient's length, where C times an error is of order C
-_FINAL_TOLERANCE = 1e-9
-_NO_DIRECTION = 1e-10  # a principal component with this share of the spread is rounding
+_TOLERANCE, _FINAL_TOLERANCE = 1e-3, 1e-9  # of the gradient's length, which is of order C: in the rounds, and last
+_NO_DIRECTION = 1e-10  # share of the variance up to which a principal component is only rounding
 
 
 class Settings(NamedTuple):
-    """``C`` of the regression, dimensions that credibility is judged in, and queries that a class gains in a round."""
+    """``methods.ici.ICI`` documents them."""
 
     C: float
     n_components: int
@@ -53,7 +52,7 @@ def _rounds(gram: NdArray, axes: NdArray, codes: NdArray, n_classes: int, settin
     s, n = len(codes), len(gram)
     labels = np.concatenate([codes, np.zeros(n - s, np.int64)])
     training = np.arange(s)
-    coefficients = np.zeros((n_classes, s + 1))  # of the points in training, then the biases
+    coefficients = np.zeros((n_classes, s + 1))  # of the training points, then the biases
     memory = kernel.make_path_memory(len(axes), n_classes, n)
 
     def fit(tolerance: float) -> None:
@@ -71,16 +70,14 @@ def _rounds(gram: NdArray, axes: NdArray, codes: NdArray, n_classes: int, settin
         kernel.credibility(axes, one_hot(labels, n_classes, np.float64).T.copy(), place, share, memory)
         new = _credible(labels, place, share, training, settings.per_round)
         training = np.concatenate([training, new])
-        grown = np.zeros((n_classes, len(new)))  # the new points start without weight
+        grown = np.zeros((n_classes, len(new)))
         coefficients = np.concatenate([coefficients[:, :-1], grown, coefficients[:, -1:]], axis=1)
         fit(_TOLERANCE if len(training) < n else _FINAL_TOLERANCE)
-    z = logits()
-    z -= z.max(axis=1, keepdims=True)
-    return np.asarray(z - np.log(np.exp(z).sum(axis=1, keepdims=True)))
+    return np.asarray(log_softmax(logits()))
 
 
 def _credible(labels: NdArray, place: NdArray, share: NdArray, training: NdArray, per_round: int) -> NdArray:
-    """The instances that this round adds: of each class those that need no correction at the least penalty."""
+    """The new training points of a round: of each class those that need no correction at the smallest penalties."""
     outside = np.ones(len(labels), bool)
     outside[training] = False
     order = np.lexsort((share, place))

@@ -1,13 +1,13 @@
 """Credibility of instances of one task, ICI's path of a group lasso, as compiled code in float64.
 
-The problem is convex, so a solver other than the authors' finds their answer. Arrays are (classes, points), so that
+The problem is convex, so this solver finds the same solution as the authors'. Arrays are (classes, points), so that
 loops run along whole vectors. Sizes: n points, c classes, r dimensions of the reduced points.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -62,7 +62,7 @@ def _newton_step(UT, R, squares, penalty, weight, bent, H, gradient, x, step):
             top = max(top, abs(total))
     if top <= _EXACT * penalty:
         return 0.0, top
-    # outside the penalty's reach, a residual has no curvature along itself
+    # a residual beyond the penalty has no curvature along itself
     for k in range(r * c):
         for j in range(n):
             bent[k, j] *= math.sqrt(weight[j] / squares[j]) if weight[j] < 1 else 0.0
@@ -109,38 +109,21 @@ def _solve(H, gradient, x, step):
         step[k // c, k % c] = x[k]
 
 
-class PathMemory(NamedTuple):
-    """The memory of ``credibility``; made once and used for round after round."""
-
-    B: Any  # (r, c)
-    trial_B: Any
-    step: Any
-    R: Any  # (c, n)
-    trial_R: Any
-    squares: Any  # (n,)
-    trial_squares: Any
-    weight: Any
-    bent: Any  # (r c, n)
-    H: Any  # (r c, r c)
-    gradient: Any  # (r c,)
-    x: Any
-
-
-def make_path_memory(r: int, c: int, n: int) -> PathMemory:
-    """Memory for r dimensions, c classes and n points."""
+def make_path_memory(r: int, c: int, n: int) -> tuple[Any, ...]:
+    """Memory of ``credibility`` for r dimensions, c classes and n points."""
     shapes = [(r, c)] * 3 + [(c, n)] * 2 + [(n,)] * 3 + [(r * c, n), (r * c, r * c)] + [(r * c,)] * 2
-    return PathMemory(*(np.empty(shape) for shape in shapes))
+    return tuple(np.empty(shape) for shape in shapes)
 
 
 @compiled()
 def credibility(UT, Y, place, share, work):
-    """At which penalty each instance first needs no correction, and how far it is from the fit there.
+    """At which penalty each instance first needs no correction, and its residual there.
 
-    The authors' group lasso of corrections G on Y - U B - G, whose penalties fall over a grid, is a fit of B by
+    The authors' group lasso of corrections G on Y - U B - G, with decreasing penalties on a grid, is a fit of B by
     Huber's loss on residuals' lengths: corrections are zero where a residual is within the penalty.
 
-    UT (r, n) has orthonormal rows, Y (c, n). ``place`` (n,) takes places on the grid, 0 for the smallest penalty,
-    ``share`` (n,) the residuals' lengths over the penalty; both come as zeros. work: a ``PathMemory``.
+    UT (r, n) has orthonormal rows, Y (c, n). ``place`` (n,) receives indices on the grid, 0 for the smallest penalty,
+    ``share`` (n,) the residuals' lengths over the penalty; both start as zeros. work: from ``make_path_memory``.
     """
     (r, n), c = UT.shape, len(Y)
     B, trial_B, step, R, trial_R, squares, trial_squares, weight, bent, H, gradient, x = work
@@ -170,7 +153,7 @@ def credibility(UT, Y, place, share, work):
                 if now <= value + SLOPE * size * slope + ROUNDING * value:
                     break
                 size *= 0.5
-            if size <= LEAST_STEP:  # as low as rounding lets it
+            if size <= LEAST_STEP:  # no further descent within rounding
                 break
             B, trial_B, R, trial_R, squares, trial_squares = trial_B, B, trial_R, R, trial_squares, squares
             value = now

@@ -5,12 +5,11 @@ The weights start as class means; the loss is the mean cross-entropy of tau time
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from array_api_compat import device
 
-from a2lp.arrays import Array, namespace
+from a2lp.arrays import Array, device, namespace
 from a2lp.cores import map_tasks
 from a2lp.engines.contract import Callback, Loop, Points, Step, batched, fused_cpu
 from a2lp.losses import NUMERICS, by_numerics
@@ -26,21 +25,14 @@ class Settings(NamedTuple):
     adam: Adam
 
 
-class Result(NamedTuple):
-    """Class weights (b, c, d), and the loss before each step (b, steps)."""
-
-    weights: Array
-    losses: Array
-
-
-def _batched(points: Points, settings: Settings, callback: Callback | None = None) -> Result:
+def _batched(points: Points, settings: Settings, callback: Callback | None = None) -> tuple[Array, Array]:
     support, labels, weights = points.support, points.labels, points.class_means
     xp = namespace(support)
     b, s, _ = support.shape
     state = settings.adam.init(weights)
     loss_function = by_numerics(settings.numerics)
     lengths = xp.sum(support * support, axis=-1)[:, :, None]  # (b, s, 1)
-    nothing = support[:, :0, :]  # this loss reads the support only
+    nothing = support[:, :0, :]  # this loss is of the support only
     losses = []
     for step in range(settings.steps):
         squares = lengths + xp.sum(weights * weights, axis=-1)[:, None, :]  # (b, s, c)
@@ -54,10 +46,10 @@ def _batched(points: Points, settings: Settings, callback: Callback | None = Non
         state, move = settings.adam.update(state, gradient)
         weights = weights + move
     none = xp.empty((b, 0), dtype=support.dtype, device=device(support))
-    return Result(weights, xp.stack(losses, axis=1) if losses else none)
+    return weights, xp.stack(losses, axis=1) if losses else none
 
 
-def _compiled(points: Points, settings: Settings) -> Result:
+def _compiled(points: Points, settings: Settings) -> tuple[Array, Array]:
     from a2lp.loops.imprint import kernel
 
     support, codes, weights = points.support, np.asarray(points.codes, np.int64), points.class_means
@@ -66,20 +58,18 @@ def _compiled(points: Points, settings: Settings) -> Result:
     rates = adam.rates(settings.steps).astype(dtype)
     losses = np.empty((b, settings.steps), dtype)
 
-    def solve(i: int, space: kernel.Workspace) -> None:
-        space.X[:s, :d] = support[i]
-        space.W[:c, :d] = weights[i]
-        space.mean[:] = 0
-        space.square[:] = 0
-        kernel.fine_tune(codes[i], c, NUMERICS.index(settings.numerics), floats, rates, losses[i], space)
-        weights[i] = space.W[:c, :d]
+    def solve(i: int, work: dict[str, Any]) -> None:
+        work["X"][:s, :d] = support[i]
+        work["W"][:c, :d] = weights[i]
+        work["mean"][:] = 0
+        work["square"][:] = 0
+        kind = NUMERICS.index(settings.numerics)
+        kernel.fine_tune(codes[i], c, kind, floats, rates, losses[i], tuple(work.values()))
+        weights[i] = work["W"][:c, :d]
 
     map_tasks(solve, b, lambda: kernel.make_workspace(s, d, c, dtype))
-    return Result(weights, losses)
+    return weights, losses
 
 
-LOOP = Loop(
-    "imprint",
-    (fused_cpu(_compiled), batched(_batched, shows_steps=True)),
-    is_one_pass=lambda settings: settings.steps == 0,
-)
+# the result is the class weights (b, c, d) and the loss before each step (b, steps)
+LOOP = Loop("imprint", (fused_cpu(_compiled), batched(_batched, shows_steps=True)))

@@ -1,68 +1,47 @@
-"""Fine-tuning of one task's class weights as compiled code: all steps in one call, everything in a core's cache.
+"""Fine-tuning of one task's class weights as compiled code: all steps in one call, with the task in a core's cache.
 
-A step goes over the weights twice: for the logits, and then, a block of columns at a time, for the gradient and
-Adam. Rows of matrices are padded with zeros to whole blocks, and what is padded stays zero.
+A step reads the weights twice: for the logits, and then, a block of columns at a time, for the gradient and Adam.
+Rows of matrices are padded with zeros to whole blocks, and the padding stays zero.
 
 Sizes: s support vectors, c classes, d dimensions; ``*p`` are padded sizes.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from a2lp.kernels.adam import adam
-from a2lp.kernels.compiler import compiled, fast_part
+from a2lp.kernels.compiler import compiled
+from a2lp.kernels.elementary import adam, dot
 from a2lp.kernels.losses import EXACT, exact_loss, official_loss
-from a2lp.kernels.simd import BLOCK, ROWS, VECTOR_BYTES, aligned, dot_block, make_product, round_up
+from a2lp.kernels.simd import BLOCK, ROWS, VECTOR_BYTES, allocate, dot_block, make_product, round_up
 
 _product = make_product(BLOCK, subtract=False, indexed=False)
 
-TAU, SCALE = range(2)  # places in the vector of parameters, before Adam's
+TAU, SCALE = range(2)  # indices into the vector of parameters, before Adam's
 
 
-class Workspace(NamedTuple):
-    """The memory of one task's run, of one type; made once and used for task after task."""
-
-    X: Any  # (sp, dp)  support
-    W: Any  # (cp, dp)  weights
-    mean: Any  # (cp, dp)
-    square: Any  # (cp, dp)
-    Z: Any  # (sp, cp)  logits
-    H: Any  # (sp, cp)  dL/dlogits
-    gradient: Any  # (ROWS, columns of a block)
-    lengths: Any  # (sp,)  |x|^2
-    pull: Any  # (cp,)  column sums of H
-    softmax: Any  # (c,)  float32, for the official numerics
-
-
-def make_workspace(s: int, d: int, c: int, dtype: Any) -> Workspace:
+def make_workspace(s: int, d: int, c: int, dtype: Any) -> dict[str, Any]:
     """Memory for tasks of s support vectors, d dimensions and c classes."""
     columns = BLOCK * (VECTOR_BYTES // np.dtype(dtype).itemsize)
     sp, cp, dp = round_up(s, ROWS), round_up(c, ROWS), round_up(d, columns)
     shapes = {
-        "X": (sp, dp), "W": (cp, dp), "mean": (cp, dp), "square": (cp, dp), "Z": (sp, cp), "H": (sp, cp),
-        "gradient": (ROWS, columns),
-    }  # fmt: skip
-    matrices = {name: aligned(shape, dtype) for name, shape in shapes.items()}
-    return Workspace(**matrices, lengths=np.zeros(sp, dtype), pull=np.zeros(cp, dtype), softmax=np.zeros(c, np.float32))
-
-
-@fast_part
-def _length(row):
-    total = row.dtype.type(0)
-    for j in range(len(row)):
-        total += row[j] * row[j]
-    return total
+        "X": (sp, dp),  # support
+        "W mean square": (cp, dp),  # of the weights
+        "Z H": (sp, cp),  # logits, dL/dlogits
+        "gradient": (ROWS, columns),  # of a block
+    }
+    work = allocate(dtype, shapes)
+    # |x|^2, column sums of H, and a softmax for the official numerics
+    return work | {"lengths": np.zeros(sp, dtype), "pull": np.zeros(cp, dtype), "softmax": np.zeros(c, np.float32)}
 
 
 @compiled()
 def fine_tune(codes, c, kind, floats, rates, losses, work):
     """All steps of one task, from the X and W in ``work``, whose moments are zero; W is changed.
 
-    codes (s,); kind: the loss, a place in NUMERICS; floats: the parameters; rates (steps, 2): at each step, Adam's
-    rate and what the root in its denominator is multiplied with; losses (steps,).
+    codes (s,); kind: the loss, an index into NUMERICS; floats: the parameters; rates: ``Adam.rates``; losses (steps,).
     """
     X, W, mean, square, Z, H, gradient, lengths, pull, softmax = work
     s = len(codes)
@@ -71,13 +50,13 @@ def fine_tune(codes, c, kind, floats, rates, losses, work):
     none, unit = np.int64(0), np.int64(1)  # typed: numba compiles a function anew for each literal
     half = X.dtype.type(0.5)
     for i in range(s):
-        lengths[i] = _length(X[i])
+        lengths[i] = dot(X[i], X[i])
     for step in range(len(losses)):
         for q0 in range(0, cp, ROWS):
             for i0 in range(0, sp, ROWS):
                 dot_block(X, i0 * dp, W, q0 * dp, dp, dp, Z, i0 * cp + q0, cp)
         for q in range(c):
-            length = _length(W[q])
+            length = dot(W[q], W[q])
             for i in range(s):
                 Z[i, q] -= half * (lengths[i] + length)
         if kind == EXACT:
@@ -90,7 +69,7 @@ def fine_tune(codes, c, kind, floats, rates, losses, work):
                 pull[q] += H[i, q]
         for q0 in range(0, cp, ROWS):
             for start in range(0, dp, columns):
-                # codes stand for rows that are only looked up where they are indexed
+                # codes stand in for row indices, which this product does not read
                 _product(H, q0, unit, cp, X, start, dp, codes, none, s, gradient, none, columns)
                 stop = start + columns
                 for q in range(q0, min(q0 + ROWS, c)):

@@ -1,15 +1,15 @@
-"""Descent on mutual information (TIM): class weights, moved by Adam.
+"""Transductive information maximisation (TIM): class weights, optimised by Adam.
 
-The weights start as class means; the objective is that of tau times the logits -|x - w|^2 / 2.
+The weights start as class means; the objective is a function of tau times the logits -|x - w|^2 / 2.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from a2lp.arrays import Array, namespace, softmax
+from a2lp.arrays import Array, log_softmax, namespace, softmax
 from a2lp.cores import map_tasks
 from a2lp.engines.contract import Callback, Loop, Points, Step, batched, fused_cpu
 from a2lp.optimizers import Adam
@@ -24,31 +24,30 @@ class Objective(NamedTuple):
     order: float = 1.0
 
     def slope(self, p: Array, log_p: Array) -> Array:
-        """d/dp of minus the entropy, less a constant that no probabilities feel."""
+        """d/dp of minus the entropy, up to a constant, which changes no gradient by the logits."""
         if self.order == 1:
             return log_p
         return (self.order / (self.order - 1)) * namespace(p).exp((self.order - 1) * log_p)
 
     def gradient(self, logits: Array, labels: Array) -> Array:
-        """By the logits (b, n, c); ``labels`` (b, s, c) are those of the first rows, the others are queries."""
+        """The gradient by the logits (b, n, c); the first rows have ``labels`` (b, s, c), the others are queries."""
         xp = namespace(logits)
         s = labels.shape[1]
         p_s = softmax(logits[:, :s, :])
-        # 1 - p_y summed from its parts, since p_y is near one
+        # 1 - p_y is a sum of its parts, since p_y is near one
         wrong = (1 - labels) * p_s
         d_support = (self.support / s) * (wrong - labels * xp.sum(wrong, axis=-1, keepdims=True))
-        z = logits[:, s:, :] - xp.max(logits[:, s:, :], axis=-1, keepdims=True)
-        log_p = z - xp.log(xp.sum(xp.exp(z), axis=-1, keepdims=True))
+        log_p = log_softmax(logits[:, s:, :])
         p = xp.exp(log_p)
         mean = xp.mean(p, axis=1, keepdims=True)
-        log_mean = xp.log(xp.clip(mean, min=1e-30))  # a class whose probabilities have all vanished
+        log_mean = xp.log(xp.clip(mean, min=1e-30))  # all probabilities of a class may be zero
         u = self.marginal * self.slope(mean, log_mean) - self.conditional * self.slope(p, log_p)
         d_query = (p / p.shape[1]) * (u - xp.sum(p * u, axis=-1, keepdims=True))
         return xp.concat([d_support, d_query], axis=1)
 
 
 class Settings(NamedTuple):
-    """What is minimised, and how."""
+    """The objective and the optimiser."""
 
     objective: Objective
     tau: float
@@ -62,7 +61,7 @@ def _batched(points: Points, settings: Settings, callback: Callback | None = Non
     tau, adam = settings.tau, settings.adam
     state = adam.init(weights)
     for step in range(settings.steps):
-        # |x|^2 is the same for all classes: it changes no probability
+        # without |x|^2, which is the same for all classes
         logits = vectors @ xp.matrix_transpose(weights) - 0.5 * xp.sum(weights * weights, axis=-1)[:, None, :]
         if callback is not None:
             callback(Step(step, slice(0, vectors.shape[0]), weights, None, logits))
@@ -74,32 +73,27 @@ def _batched(points: Points, settings: Settings, callback: Callback | None = Non
 
 
 def _compiled(points: Points, settings: Settings) -> Array:
-    from a2lp.kernels.information import parameters
     from a2lp.loops.tim import kernel
 
     vectors, codes, weights = points.vectors, np.asarray(points.codes, np.int64), points.class_means
     (b, n, d), s, c, dtype = vectors.shape, codes.shape[1], points.n_classes, vectors.dtype
-    floats = parameters(settings.tau, settings.objective, settings.adam, dtype)
+    floats = np.array([settings.tau, *settings.objective, *settings.adam.constants], dtype)
     rates = settings.adam.rates(settings.steps).astype(dtype)
     found = np.empty_like(weights)
 
-    def solve(i: int, space: kernel.Workspace) -> None:
-        space.X[:, :d] = vectors[i]
-        space.XT[:, :n] = vectors[i].T
-        space.W[:c, :d] = weights[i]
-        space.codes[:] = codes[i]
-        space.mean[:] = 0
-        space.square[:] = 0
-        kernel.descend(c, floats, rates, space)
-        found[i] = space.W[:c, :d]
+    def solve(i: int, work: dict[str, Any]) -> None:
+        work["X"][:, :d] = vectors[i]
+        work["XT"][:, :n] = vectors[i].T
+        work["W"][:c, :d] = weights[i]
+        work["codes"][:] = codes[i]
+        work["mean"][:] = 0
+        work["square"][:] = 0
+        kernel.descend(c, floats, rates, tuple(work.values()))
+        found[i] = work["W"][:c, :d]
 
     map_tasks(solve, b, lambda: kernel.make_workspace(s, n, d, c, dtype))
     return found
 
 
 # the result is the class weights (b, c, d)
-LOOP = Loop(
-    "tim",
-    (fused_cpu(_compiled), batched(_batched, shows_steps=True)),
-    is_one_pass=lambda settings: settings.steps == 0,
-)
+LOOP = Loop("tim", (fused_cpu(_compiled), batched(_batched, shows_steps=True)))

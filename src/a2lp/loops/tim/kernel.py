@@ -1,59 +1,43 @@
-"""TIM's descent on one task's class weights as compiled code: all steps in one call, all in a core's cache.
+"""TIM's descent on one task's class weights as compiled code: all steps in one call, with the task in a core's cache.
 
-The points are kept twice, by rows and by columns: logits come out class by class with the points side by side, so
-that softmax, entropies and their gradient are loops over whole vectors, and the gradient comes out in the layout of
-the weights. What is padded is zero: points beyond n have no share in any sum.
+The points are stored by rows and by columns: logits are (classes, points), so that softmax, entropies and their
+gradient are loops over whole vectors, and the gradient has the layout of the weights. Padding is zero.
 
 Sizes: s support vectors, n points in all (support first), c classes, d dimensions; ``*p`` are padded sizes.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from a2lp.kernels.adam import adam
 from a2lp.kernels.compiler import compiled, fast_part
+from a2lp.kernels.elementary import adam
 from a2lp.kernels.information import SUPPORT, TAU, probabilities, query_gradient, support_gradient
-from a2lp.kernels.linear import product
-from a2lp.kernels.simd import ROWS, VECTOR_BYTES, aligned, round_up
-
-_multiply = product(subtract=False, indexed=False)
+from a2lp.kernels.linear import matmul
+from a2lp.kernels.simd import ROWS, VECTOR_BYTES, allocate, round_up
 
 
-class Workspace(NamedTuple):
-    """The memory of one task's run, of one type; made once and used for task after task."""
-
-    X: Any  # (n, dp)  points
-    XT: Any  # (d, np)  points, transposed
-    W: Any  # (cp, dp)  weights
-    mean: Any  # (cp, dp)
-    square: Any  # (cp, dp)
-    gradient: Any  # (cp, dp)
-    L: Any  # (cp, np)  logits, then logarithms of the probabilities
-    P: Any  # (cp, np)  probabilities
-    H: Any  # (cp, np)  dL/dlogits
-    rows: Any  # (3, np)  scratch for the points, and who is a query
-    codes: Any  # (s,)
-
-
-def make_workspace(s: int, n: int, d: int, c: int, dtype: Any) -> Workspace:
+def make_workspace(s: int, n: int, d: int, c: int, dtype: Any) -> dict[str, Any]:
     """Memory for tasks of n points, s of them support, d dimensions and c classes."""
     lanes = VECTOR_BYTES // np.dtype(dtype).itemsize
     cp, dp, np_ = round_up(c, ROWS), round_up(d, lanes), round_up(n, lanes)
     shapes = {
-        "X": (n, dp), "XT": (d, np_), "W": (cp, dp), "mean": (cp, dp), "square": (cp, dp), "gradient": (cp, dp),
-        "L": (cp, np_), "P": (cp, np_), "H": (cp, np_), "rows": (3, np_),
-    }  # fmt: skip
-    space = Workspace(**{name: aligned(shape, dtype) for name, shape in shapes.items()}, codes=np.zeros(s, np.int64))
-    space.rows[2, s:n] = 1
-    return space
+        "X": (n, dp),  # points
+        "XT": (d, np_),  # points, transposed
+        "W mean square gradient": (cp, dp),  # of the weights
+        "L P H": (cp, np_),  # logits, then log-probabilities; probabilities; dL/dlogits
+        "rows": (3, np_),  # two for scratch, and 1 for queries
+    }
+    work = allocate(dtype, shapes)
+    work["rows"][2, s:n] = 1
+    return work | {"codes": np.zeros(s, np.int64)}
 
 
 @fast_part
 def _logits(W, L, c, tau):
-    """Make tau (x . w - |w|^2 / 2), of which L holds the inner products; |x|^2 is the same for all classes."""
+    """Turn the inner products in L into tau (x . w - |w|^2 / 2); |x|^2 is the same for all classes."""
     half = W.dtype.type(0.5)
     for q in range(c):
         length = W.dtype.type(0)
@@ -65,7 +49,7 @@ def _logits(W, L, c, tau):
 
 @fast_part
 def _finish_gradient(gradient, w, h, tau):
-    """Make tau sum_i h_i (x_i - w) of one class, of which ``gradient`` holds sum_i h_i x_i."""
+    """Turn sum_i h_i x_i of one class in ``gradient`` into tau sum_i h_i (x_i - w)."""
     pull = w.dtype.type(0)
     for i in range(len(h)):
         pull += h[i]
@@ -77,26 +61,20 @@ def _finish_gradient(gradient, w, h, tau):
 def descend(c, floats, rates, work):
     """All steps of one task, from the points, codes and W in ``work``, whose moments are zero; W is changed.
 
-    floats, rates: see ``_information``.
+    floats: tau, the objective and ``Adam.constants``; rates: ``Adam.rates``.
     """
     X, XT, W, mean, square, gradient, L, P, H, rows, codes = work
-    n, dp = X.shape
-    d, np_ = XT.shape
-    lanes = VECTOR_BYTES // X.itemsize
-    none, unit = np.int64(0), np.int64(1)  # typed: numba compiles a function anew for each literal
+    n, d = len(X), len(XT)
     tau, one = floats[TAU], X.dtype.type(1)
     share = one / X.dtype.type(n - len(codes))
     scale = floats[SUPPORT] / X.dtype.type(len(codes))
     for step in range(len(rates)):
-        for q0 in range(0, len(W), ROWS):
-            # codes stand for rows that are only looked up where they are indexed
-            _multiply(W, q0 * dp, dp, unit, XT, none, np_, codes, none, d, L, q0 * np_, np_, np_ // lanes, lanes)
+        matmul(W, XT, d, L)
         _logits(W, L, c, tau)
         probabilities(L, P, rows[0], rows[1], c)
         query_gradient(P, L, H, rows[0], rows[2], c, share, floats)
         support_gradient(P, H, codes, c, scale)
-        for q0 in range(0, len(W), ROWS):
-            _multiply(H, q0 * np_, np_, unit, X, none, dp, codes, none, n, gradient, q0 * dp, dp, dp // lanes, lanes)
+        matmul(H, X, n, gradient)
         for q in range(c):
             _finish_gradient(gradient[q], W[q], H[q], tau)
             adam(W[q], mean[q], square[q], gradient[q], None, floats, rates[step, 0], rates[step, 1])

@@ -1,7 +1,7 @@
 """BAVARDAGE's soft k-means and variational Bayes.
 
-All of it is a matter of inner products: a class mean is a weighted sum of the task's points, so that its distances
-follow from (n, n) matrices and from the weights.
+Everything is computed from (n, n) matrices of inner products: a class mean is a weighted sum of points, so its
+distances follow from inner products and weights.
 """
 
 from __future__ import annotations
@@ -10,26 +10,22 @@ import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
-from array_api_compat import device
 
-from a2lp.arrays import Array, chunks, distinct_rows, like, namespace, on_host
+from a2lp.arrays import Array, chunks, device, digamma, distinct_rows, like, log_softmax, namespace, on_host
 from a2lp.cores import map_on_cores
 from a2lp.engines.contract import Loop, Points, batched, fused_cpu
-from a2lp.kernels.special import digamma
 
 _ROUNDS = 5  # of soft k-means, and again of variational Bayes
 _MEANS_TEMPERATURE, _TEMPERATURE = 10.0, 2.0  # k-means: softmax(-10 d^2); then Gaussians of variance 1/4
-_LARGEST_SCALE = 5.0  # of a direction in which base classes hardly spread
-_MEAN_PRIOR = 10.0  # points at the origin that each class mean counts beside its own
-_SHARE_PRIOR = 2.0  # queries that each class counts beside its own
+_LARGEST_SCALE = 5.0  # of a direction in which the base classes have little variance
+_MEAN_PRIOR = 10.0  # points at the origin that are added to each class
+_SHARE_PRIOR = 2.0  # queries that are added to each class
 _BLOCKS = 5  # of a triangular matrix: products with the zeros above its diagonal are left out, 6/10 of all stay
-_TASKS = 16  # at a time on a processor: their matrices stay in its cache
-_SMALL = 48  # matrices that are inverted as a whole
-# points that coincide have no directions between them: a ridge, relative to the largest inner product times the
-# precision or at least this, keeps the factor from dividing by zero
-_RIDGE, _LEAST_RIDGE = 1e2, 1e-30
-# p(t) = a t + b t^3 + c t^5, one after the other: each is as near to 1 as can be where the last one left numbers that
-# began in [0.005, 1]; |t| is then found with an error of 6e-4 at most, near t = 0
+_TASKS = 16  # per block, so that their matrices stay in a core's cache
+_SMALL = 48  # size of matrices that are inverted as a whole
+_RIDGE, _LEAST_RIDGE = 1e2, 1e-30  # times the largest inner product and eps, and at least: for coinciding points
+# p(t) = a t + b t^3 + c t^5, one after the other: each is as near to 1 as possible on the range that the last one maps
+# [0.005, 1] to. The error of |t| is at most 6e-4, near t = 0.
 _SIGN_STEPS = (
     (8.298704, -24.430499, 18.090305),
     (3.915221, -2.921131, 0.559223),
@@ -40,17 +36,10 @@ _SIGN_STEPS = (
 
 
 class Settings(NamedTuple):
-    """The base classes' factor, a lower triangular NumPy matrix (m, d), and whether classes' shares are held equal."""
+    """The base classes' factor, a lower triangular NumPy matrix (m, d), and whether the classes' shares are equal."""
 
     factor: Any
     uniform: bool
-
-
-class Result(NamedTuple):
-    """Logarithms of the responsibilities of points without a label (b, c, n - s), and class means (b, c, d)."""
-
-    logs: Array
-    means: Array
 
 
 def _whitened(rows: Array, factor: Array) -> Array:
@@ -61,12 +50,11 @@ def _whitened(rows: Array, factor: Array) -> Array:
     return namespace(rows).concat(parts, axis=1)
 
 
-def _compiled(points: Points, settings: Settings) -> Result:
+def _compiled(points: Points, settings: Settings) -> tuple[Array, Array]:
     from a2lp.loops.variational import kernel
 
     x, codes, c = points.vectors, np.asarray(points.codes, np.int64), points.n_classes
     (b, n, d), s, dtype = x.shape, codes.shape[1], x.dtype
-    # tasks are often drawn from one pool: a vector that many of them have is multiplied once
     rows, places = distinct_rows(x.reshape(-1, d))
     whitened = np.ascontiguousarray(_whitened(rows, settings.factor))
     places = np.arange(b * n).reshape(b, n) if places is None else places.reshape(b, n)
@@ -85,55 +73,48 @@ def _compiled(points: Points, settings: Settings) -> Result:
         kernel.solve_tasks(*tasks, floats, steps, _ROUNDS, settings.uniform, logs[part], means[part], work)
 
     map_on_cores(solve, chunks(b, _TASKS))
-    return Result(logs, means[:, :c, :d])
+    return logs, means[:, :c, :d]
 
 
-def _batched(points: Points, settings: Settings) -> Result:
+def _batched(points: Points, settings: Settings) -> tuple[Array, Array]:
     xp = namespace(points.vectors)
     b, n, d = points.vectors.shape
     whitened = xp.reshape(_whitened(xp.reshape(points.vectors, (-1, d)), settings.factor), (b, n, -1))
     parts = chunks(b, _TASKS if on_host(points.vectors) else b)
     found = [_rounds(points.part(part), whitened[part, ...], settings.uniform) for part in parts]
-    return Result(*(xp.concat(list(arrays), axis=0) for arrays in zip(*found, strict=True)))
+    logs, means = (xp.concat(list(arrays), axis=0) for arrays in zip(*found, strict=True))
+    return logs, means
 
 
-def _rounds(points: Points, whitened: Array, uniform: bool) -> Result:
+def _rounds(points: Points, whitened: Array, uniform: bool) -> tuple[Array, Array]:
     """All tasks a round at a time."""
-    x, given = points.vectors, points.labels
+    x, s, shares = points.vectors, points.codes.shape[1], points.memberships  # (b, c, n)
     xp = namespace(x)
-    given = xp.matrix_transpose(given)  # (b, c, s)
-    (b, n, _), (_, c, s) = x.shape, given.shape
     gram = x @ xp.matrix_transpose(x)
     scaled = _scaled_gram(gram, whitened @ xp.matrix_transpose(whitened))
-    nothing = xp.zeros((b, c, n - s), dtype=x.dtype, device=device(x))
-    shares = xp.concat([given, nothing], axis=2)  # (b, c, n)
+    given = shares[:, :, :s]
     for _ in range(_ROUNDS):
         nearness, _ = _nearness(gram, shares, 0.0)
-        shares = xp.concat([given, xp.exp(_log_softmax(_MEANS_TEMPERATURE * nearness[:, :, s:]))], axis=2)
-    for _ in range(_ROUNDS):
-        logs = _log_softmax(_logits(scaled, shares, s, uniform)[:, :, s:])
+        logs = log_softmax(_MEANS_TEMPERATURE * nearness[:, :, s:], axis=1)
         shares = xp.concat([given, xp.exp(logs)], axis=2)
-    return Result(logs, (shares @ x) / xp.sum(shares, axis=2, keepdims=True))
+    for _ in range(_ROUNDS):
+        nearness, counts = _nearness(scaled, shares, _MEAN_PRIOR)
+        logits = _TEMPERATURE * nearness - 0.5 * (shares.shape[1] - 1) / counts
+        if not uniform:  # without the digamma of all classes' mass, which changes no responsibility
+            logits = logits + digamma(_SHARE_PRIOR + xp.sum(shares[:, :, s:], axis=2, keepdims=True))
+        logs = log_softmax(logits[:, :, s:], axis=1)
+        shares = xp.concat([given, xp.exp(logs)], axis=2)
+    return logs, (shares @ x) / xp.sum(shares, axis=2, keepdims=True)
 
 
+# the result is the log-responsibilities of unlabelled points (b, c, n - s) and the class means (b, c, d)
 LOOP = Loop("variational", (fused_cpu(_compiled, "rounds"), batched(_batched)))
 
 
-def _logits(gram: Array, shares: Array, s: int, uniform: bool) -> Array:
-    """Of the responsibilities (b, c, n), with the parameters that belong to the last ones."""
-    xp = namespace(gram)
-    nearness, counts = _nearness(gram, shares, _MEAN_PRIOR)
-    logits = _TEMPERATURE * nearness - 0.5 * (shares.shape[1] - 1) / counts
-    if uniform:
-        return logits
-    # minus the digamma of all classes' mass, which changes no responsibility
-    return logits + digamma(_SHARE_PRIOR + xp.sum(shares[:, :, s:], axis=2, keepdims=True))
-
-
 def _nearness(gram: Array, shares: Array, prior: float) -> tuple[Array, Array]:
-    """2 x m - |m|^2 for means m under shares, a prior count of zeros among them (b, c, n); and their counts (b, c, 1).
+    """2 x m - |m|^2 for class means m with ``prior`` points at zero (b, c, n), and the classes' counts (b, c, 1).
 
-    It is -|x - m|^2 but for |x|^2, which is the same for all classes.
+    It is -|x - m|^2 without |x|^2, which is the same for all classes.
     """
     xp = namespace(gram)
     counts = prior + xp.sum(shares, axis=2, keepdims=True)
@@ -142,19 +123,11 @@ def _nearness(gram: Array, shares: Array, prior: float) -> tuple[Array, Array]:
     return 2 * cross - xp.sum(weights * cross, axis=2, keepdims=True), counts
 
 
-def _log_softmax(x: Array) -> Array:
-    """Over the classes of (b, c, n)."""
-    xp = namespace(x)
-    x = x - xp.max(x, axis=1, keepdims=True)
-    return x - xp.log(xp.sum(xp.exp(x), axis=1, keepdims=True))
-
-
 def _scaled_gram(gram: Array, inverse: Array) -> Array:
-    """Inner products after each principal direction has been scaled by min(spread of the base^-1, 5) (b, n, n).
+    """Inner products (b, n, n) after each principal direction was scaled by min(1 / standard deviation of base, 5).
 
     With G = x x' and the inverse B = x S^-1 x' this is the smaller of B and 25 G in their common eigenvectors,
-    (B + 25 G - |B - 25 G|) / 2. Relative to B + 25 G their difference has eigenvalues between -1 and 1, so that
-    nothing is badly scaled.
+    (B + 25 G - |B - 25 G|) / 2. Relative to B + 25 G the difference is well scaled: eigenvalues are between -1 and 1.
     """
     xp = namespace(gram)
     n = gram.shape[-1]
@@ -168,7 +141,7 @@ def _scaled_gram(gram: Array, inverse: Array) -> Array:
 
 
 def _lower_inverse(lower: Array) -> Array:
-    """The inverse of lower triangular matrices (b, n, n) by their halves, which costs half of a general one."""
+    """The inverse of lower triangular matrices (b, n, n), by halves: half the cost of a general inverse."""
     xp = namespace(lower)
     n = lower.shape[-1]
     if n < _SMALL:
@@ -181,9 +154,9 @@ def _lower_inverse(lower: Array) -> Array:
 
 
 def _sign(matrix: Array) -> Array:
-    """Eigenvalues between -1 and 1 of symmetric matrices (b, n, n) replaced by their signs.
+    """Replace the eigenvalues, between -1 and 1, of symmetric matrices (b, n, n) by their signs.
 
-    Polynomials, since products of small matrices are far cheaper than their eigenvectors.
+    By polynomials, since products of small matrices are much cheaper than eigenvectors.
     """
     for a, b, c in _SIGN_STEPS:
         square = matrix @ matrix

@@ -1,7 +1,7 @@
-"""BAVARDAGE's rounds of one task after another as compiled code, everything of a task in a core's cache.
+"""BAVARDAGE's rounds of one task after another as compiled code, with the task in a core's cache.
 
-Classes are rows and points lie side by side, so that softmax is loops over whole vectors. Rows of matrices are padded
-with zeros to whole vectors. Symmetric matrices are computed above the diagonal and mirrored.
+Arrays are (classes, points), so that softmax is loops over whole vectors. Rows of matrices are padded with zeros.
+Symmetric matrices are computed above the diagonal and mirrored.
 
 Sizes: s labelled of n points, c classes, d dimensions; ``*r`` and ``*p`` are padded sizes.
 """
@@ -9,37 +9,17 @@ Sizes: s labelled of n points, c classes, d dimensions; ``*r`` and ``*p`` are pa
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from a2lp.kernels.compiler import compiled, fast_part, part
 from a2lp.kernels.elementary import digamma, exp
-from a2lp.kernels.linear import factor, forward, product
-from a2lp.kernels.simd import ALIGN, ROWS, VECTOR_BYTES, aligned, dot_block, round_up
+from a2lp.kernels.linear import factor, forward, matmul, multiply, multiply_transposed
+from a2lp.kernels.simd import ALIGN, ROWS, VECTOR_BYTES, allocate, dot_block, round_up
 
-# places in the vector of parameters
+# indices into the vector of parameters
 MEANS_TEMPERATURE, TEMPERATURE, MEAN_PRIOR, SHARE_PRIOR, LARGEST_SQUARE, RIDGE, LEAST_RIDGE = range(7)
-
-_multiply = product(subtract=False, indexed=False)
-
-
-class Workspace(NamedTuple):
-    """The memory of one task's run, of one type; made once and used for task after task."""
-
-    X: Any  # (nr, dp)  whitened points
-    gram: Any  # (nr, np)  inner products
-    total: Any  # (nr, np)  of whitened and 25 times those of plain points together, then scaled ones
-    U: Any  # (nr, np)  the factor of total
-    R: Any  # (nr, np)  their difference, then relative to the factor
-    M: Any  # (nr, np)  R with the signs of its eigenvalues
-    A: Any  # (nr, np)  scratch
-    B: Any  # (nr, np)  scratch
-    shares: Any  # (cr, np)
-    weights: Any  # (cr, np)  shares in a class's mean
-    cross: Any  # (cr, np)  inner products of means and points, then logits
-    by_point: Any  # (3, np)  reciprocal pivots, largest logits, sums
-    rows: Any  # (1,)  stands for rows that are only looked up where they are indexed
 
 
 def padded(n: int, c: int, d: int) -> tuple[int, int, int]:
@@ -47,54 +27,56 @@ def padded(n: int, c: int, d: int) -> tuple[int, int, int]:
     return round_up(n, ROWS), round_up(c, ROWS), round_up(d, ALIGN)
 
 
-def make_workspace(n: int, c: int, d: int, dtype: Any) -> Workspace:
+def make_workspace(n: int, c: int, d: int, dtype: Any) -> tuple[Any, ...]:
     """Memory for tasks of n points, c classes and d dimensions."""
     nr, cr, dp = padded(n, c, d)
     np_ = round_up(nr, ALIGN)
-    shapes = dict.fromkeys(("gram", "total", "U", "R", "M", "A", "B"), (nr, np_))
-    shapes |= dict.fromkeys(("shares", "weights", "cross"), (cr, np_)) | {"X": (nr, dp), "by_point": (3, np_)}
-    return Workspace(**{name: aligned(shape, dtype) for name, shape in shapes.items()}, rows=np.zeros(1, np.int64))
+    shapes = {
+        "X": (nr, dp),  # whitened points
+        "gram": (nr, np_),  # inner products
+        "total U": (nr, np_),  # inner products of whitened points plus 25 gram, then of scaled points; its factor
+        "R M": (nr, np_),  # the same minus 25 gram, then relative to the factor; R with signs as eigenvalues
+        "A B": (nr, np_),  # scratch
+        "shares weights": (cr, np_),  # and their weights in the class means
+        "cross": (cr, np_),  # inner products of means and points, then logits
+        "by_point": (3, np_),  # reciprocal pivots, largest logits, sums
+    }
+    return tuple(allocate(dtype, shapes).values())
 
 
 @part
 def _mirror(A):
-    """Entries above the diagonal written below it."""
+    """Copy the entries above the diagonal below it."""
     for i in range(len(A)):
         for j in range(i):
             A[i, j] = A[j, i]
 
 
 @fast_part
-def _gram(X, first, dp, out):
-    """Inner products of rows of length dp, the first of which begins at this place."""
-    nr, np_ = out.shape
+def _gram(X, out):
+    """Inner products of rows."""
+    (nr, dp), np_ = X.shape, out.shape[1]
     for i0 in range(0, nr, ROWS):
         for j0 in range(i0, nr, ROWS):
-            dot_block(X, first + i0 * dp, X, first + j0 * dp, dp, dp, out, i0 * np_ + j0, np_)
+            dot_block(X, i0 * dp, X, j0 * dp, dp, dp, out, i0 * np_ + j0, np_)
     _mirror(out)
 
 
 @part
-def _symmetric(A, B, out, lanes, rows):
+def _symmetric(A, B, out):
     """A B where that is symmetric."""
-    nr, np_ = A.shape
-    none, unit = np.int64(0), np.int64(1)  # typed: numba compiles a function anew for each literal
-    for i0 in range(0, nr, ROWS):
-        v = i0 // lanes
-        j0 = v * lanes
-        _multiply(A, i0 * np_, np_, unit, B, j0, np_, rows, none, nr, out, i0 * np_ + j0, np_, np_ // lanes - v, lanes)
+    lanes, none = VECTOR_BYTES // A.itemsize, np.int64(0)  # typed: numba compiles a function anew for each literal
+    for i0 in range(0, len(A), ROWS):
+        multiply(A, B, A, none, len(A), out, i0, i0 // lanes * lanes)
     _mirror(out)
 
 
 @fast_part
-def _scale_gram(floats, steps, lanes, work):
-    """Make ``total`` the inner products of scaled points, from those in ``gram`` and of whitened points in ``total``.
-
-    See ``variational._scaled_gram`` for the meaning.
-    """
-    _, gram, total, U, R, M, A, B, _, _, _, by_point, rows = work
+def _scale_gram(floats, steps, work):
+    """Turn the inner products of whitened points in ``total`` into those of scaled points; see ``_scaled_gram``."""
+    _, gram, total, U, R, M, A, B, _, _, _, by_point = work
     nr, np_ = gram.shape
-    none, unit = np.int64(0), np.int64(1)
+    none = np.int64(0)
     largest = total.dtype.type(0)
     for i in range(nr):
         for j in range(np_):
@@ -105,37 +87,36 @@ def _scale_gram(floats, steps, lanes, work):
             largest = max(largest, total[i, j])
     for i in range(nr):
         U[i, i] += floats[LEAST_RIDGE] + floats[RIDGE] * largest
-    factor(U, by_point[0], nr, np_, lanes, rows)
+    factor(U, by_point[0])
     for i in range(nr):
         for j in range(i):
             U[i, j] = 0
-    # from the left, and then with its transpose in its place from the right
-    forward(U, by_point[0], R, none, nr, np_, np_, lanes, rows)
+    # from the left, then with the transpose from the right
+    forward(U, by_point[0], R, none)
     for i in range(nr):
         for j in range(i):
             R[i, j], R[j, i] = R[j, i], R[i, j]
-    forward(U, by_point[0], R, none, nr, np_, np_, lanes, rows)
+    forward(U, by_point[0], R, none)
     for i in range(nr):
         for j in range(np_):
             M[i, j] = R[i, j]
     for step in range(len(steps)):
         a, b, c = steps[step, 0], steps[step, 1], steps[step, 2]
-        _symmetric(M, M, A, lanes, rows)
-        _symmetric(A, A, B, lanes, rows)
+        _symmetric(M, M, A)
+        _symmetric(A, A, B)
         for i in range(nr):
             for j in range(np_):
                 B[i, j] = b * A[i, j] + c * B[i, j]
-        _symmetric(M, B, A, lanes, rows)
+        _symmetric(M, B, A)
         for i in range(nr):
             for j in range(np_):
                 M[i, j] = a * M[i, j] + A[i, j]
-    _symmetric(R, M, A, lanes, rows)
+    _symmetric(R, M, A)
     half = total.dtype.type(0.5)
-    for i0 in range(0, nr, ROWS):
-        _multiply(A, i0 * np_, np_, unit, U, none, np_, rows, none, nr, B, i0 * np_, np_, np_ // lanes, lanes)
+    matmul(A, U, nr, B)
     for i0 in range(0, nr, ROWS):
         # columns of the factor end at its diagonal
-        _multiply(U, i0, unit, np_, B, none, np_, rows, none, i0 + ROWS, A, i0 * np_, np_, np_ // lanes, lanes)
+        multiply_transposed(U, B, U, none, i0 + ROWS, A, i0, none)
     for i in range(nr):
         for j in range(np_):
             total[i, j] = half * (total[i, j] - A[i, j])
@@ -143,7 +124,7 @@ def _scale_gram(floats, steps, lanes, work):
 
 @fast_part
 def _label(shares, codes, n):
-    """The support's shares as given; what is padded has none."""
+    """The support's shares as given; padding has none."""
     for q in range(len(shares)):
         for i in range(len(codes)):
             shares[q, i] = 0
@@ -162,14 +143,10 @@ def _count(shares, first):
 
 
 @fast_part
-def _round(bayes, work, s, c, uniform, floats, lanes):
-    """Logits of the points in ``cross``, and their shares but for the labels, from the shares before.
-
-    Of variational Bayes, among scaled points, or of soft k-means.
-    """
-    _, plain, scaled, _, _, _, _, _, shares, weights, cross, by_point, rows = work
-    cr, np_ = shares.shape
-    none, unit = np.int64(0), np.int64(1)
+def _round(bayes, work, s, c, uniform, floats):
+    """One round of variational Bayes on scaled points, or of soft k-means: new logits in ``cross`` and new shares."""
+    _, plain, scaled, _, _, _, _, _, shares, weights, cross, by_point = work
+    np_, none = shares.shape[1], np.int64(0)
     zero, one, two = plain.dtype.type(0), plain.dtype.type(1), plain.dtype.type(2)
     gram = scaled if bayes else plain
     temperature = floats[TEMPERATURE] if bayes else floats[MEANS_TEMPERATURE]
@@ -179,11 +156,7 @@ def _round(bayes, work, s, c, uniform, floats, lanes):
         scale = one / (prior + _count(shares[q], none))
         for i in range(np_):
             weights[q, i] = scale * shares[q, i]
-    for q0 in range(0, cr, ROWS):
-        _multiply(
-            weights, q0 * np_, np_, unit, gram, none, np_, rows, none, len(gram), cross, q0 * np_, np_,
-            np_ // lanes, lanes,
-        )  # fmt: skip
+    matmul(weights, gram, len(gram), cross)
     for i in range(np_):
         top[i] = -np.inf
         total[i] = 0
@@ -213,28 +186,24 @@ def _round(bayes, work, s, c, uniform, floats, lanes):
 def solve_tasks(points, whitened, places, codes, floats, steps, rounds, uniform, logs, means, work):
     """All tasks, one after the other; logs (b, c, n - s) and means (b, cr, dp) are filled.
 
-    points (b, nr, dp), padded with zeros; whitened (m, d); places (b, n): which of its rows are a task's; codes (b, s);
-    steps (k, 3): of the sign.
+    points (b, nr, dp), padded; whitened (m, d); places (b, n): each task's rows of it; codes (b, s); steps (k, 3).
     """
-    X, gram, total, _, _, _, _, _, shares, _, cross, by_point, rows = work
+    X, gram, total, _, _, _, _, _, shares, _, cross, by_point = work
     (b, n), s, c, d = places.shape, codes.shape[1], logs.shape[1], whitened.shape[1]
-    nr, dp, cr, np_ = points.shape[1], points.shape[2], shares.shape[0], shares.shape[1]
-    lanes = VECTOR_BYTES // points.itemsize
-    none, unit = np.int64(0), np.int64(1)
+    none = np.int64(0)
     for task in range(b):
         for i in range(n):
             for j in range(d):
                 X[i, j] = whitened[places[task, i], j]
-        _gram(X, none, dp, total)
-        first = task * nr * dp
-        _gram(points, first, dp, gram)
-        _scale_gram(floats, steps, lanes, work)
+        _gram(X, total)
+        _gram(points[task], gram)
+        _scale_gram(floats, steps, work)
         for q in range(c):
             for i in range(n):
                 shares[q, i] = 0
         _label(shares, codes[task], n)
         for step in range(2 * rounds):
-            _round(step >= rounds, work, s, c, uniform, floats, lanes)
+            _round(step >= rounds, work, s, c, uniform, floats)
             _label(shares, codes[task], n)
         for i in range(s, n):
             log = math.log(by_point[2, i])
@@ -242,10 +211,6 @@ def solve_tasks(points, whitened, places, codes, floats, steps, rounds, uniform,
                 logs[task, q, i - s] = cross[q, i] - log
         for q in range(c):
             scale = points.dtype.type(1) / _count(shares[q], none)
-            for i in range(np_):
+            for i in range(shares.shape[1]):
                 shares[q, i] *= scale
-        for q0 in range(0, cr, ROWS):
-            out = (task * cr + q0) * dp
-            _multiply(
-                shares, q0 * np_, np_, unit, points, first, dp, rows, none, nr, means, out, dp, dp // lanes, lanes
-            )
+        matmul(shares, points[task], points.shape[1], means[task])
