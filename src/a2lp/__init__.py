@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "errors": ("A2LPError", "A2LPWarning"),
-    "estimators": ("A2LPClassifier", "ImprintingClassifier", "LabelPropagationClassifier")
-    + ("PoolClassifier", "PrototypicalClassifier"),
+    "estimators": (
+        *("A2LPClassifier", "ImprintingClassifier", "LabelPropagationClassifier"),
+        *("PoolClassifier", "PrototypicalClassifier"),
+    ),
     "features.files": ("load",),
     "features.statistics": ("BaseStatistics",),
     "labelling.classify": ("label",),
