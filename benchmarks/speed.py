@@ -221,6 +221,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="two rounds of 20 tasks; keeps no record without --out")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path, help="where the record goes")
+    parser.add_argument("--commit", metavar="HASH", help="the commit of the code, on a machine without a checkout")
     options = parser.parse_args()
     device, quick = options.device, options.quick
     torch.set_num_threads(CORES)
@@ -243,6 +244,8 @@ def main() -> None:
         "threads": CORES,
         "seconds": round(time.perf_counter() - start, 1),
     } | stamp(device)
+    if options.commit is not None:
+        record["commit"] = options.commit
     path = options.out or (None if quick else RECORDS / ("speed_cuda.json" if device == "cuda" else "speed.json"))
     print(f"\n{record['seconds']:.0f} s in all")
     worst = max(found["disturbance"] for found in cells)
