@@ -90,7 +90,7 @@ def test_a_number_that_is_changed_by_hand_is_noticed(page: str) -> None:
         "field.md": lambda: script("field").page(changed, saved("field"), saved("public_code")),
         "a2lp_em.md": lambda: script("em_tables").page(changed, saved("em_study")),
         "a2lp_plus.md": lambda: script("plus_study").page(changed, saved("plus_study")),
-        "classify.md": lambda: script("open_set").page(changed, saved("open_set")),
+        "classify.md": lambda: script("pool_accuracy").page(changed, saved("pool_accuracy")),
         "suggest.md": lambda: script("suggest").page(changed, saved("suggest")),
         "performance.md": lambda: script("speed_report").page(
             changed, *(script("speed_report").load(f"{name}.json") for name in ("speed", "speed_cuda", "pool"))
