@@ -248,8 +248,8 @@ class A2LPClassifier(GraphClassifier):
         kernel: str = "cosine",
         engine: str = "auto",
     ) -> None:
-        graph = {"n_neighbors": n_neighbors, "gamma": gamma, "alpha": alpha, "tau": tau, "kernel": kernel}
-        super().__init__(**graph, preprocess=preprocess, base=base, engine=engine)
+        shared: dict[str, Any] = {"preprocess": preprocess, "base": base, "kernel": kernel, "engine": engine}
+        super().__init__(n_neighbors=n_neighbors, gamma=gamma, alpha=alpha, tau=tau, **shared)
         self.steps = steps
         self.lr = lr
         self.numerics = numerics
