@@ -273,7 +273,9 @@ def main() -> None:
                 pass
     write_text(args.page, page(args.page.read_text(encoding="utf-8"), record, beside))
     write_text(args.readme, readme(args.readme.read_text(encoding="utf-8"), record))
-    write_text(args.page.parent / "assets" / FIGURE, figure(record.named("accuracy"), record.named("times")))
+    accuracies, times = record.named("accuracy"), record.named("times")
+    if accuracies and times:  # without one of them, there is nothing to draw
+        write_text(args.page.parent / "assets" / FIGURE, figure(accuracies, times))
 
 
 if __name__ == "__main__":

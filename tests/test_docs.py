@@ -9,6 +9,7 @@ import io
 import math
 import re
 import shlex
+import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -113,3 +114,14 @@ def test_links_of_pages_outside_the_site(page: str) -> None:
     targets = re.findall(r"\]\((?!https?:)([^)#]+)", (ROOT / page).read_text(encoding="utf-8"))
     assert targets
     assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+def test_contributing_has_the_layers_of_the_linter() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    expected = [name.strip().removeprefix("a2lp.") for layer in layers for name in layer.split("|")]
+    table = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("| layer | |")[2].partition("\n\n")[0]
+    found = [name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1] if row else "")]
+    assert found == expected

@@ -332,6 +332,34 @@ def head(name: str) -> Kind:
     return Kind(lambda folder: train(config, base_features(), folder / "head.safetensors"), read)
 
 
+KEYS = [f"{i}.jpg" for i in range(4)]
+LABELS = "path,label,confidence,given\n0.jpg,auk,1.0,true\n1.jpg,wren,1.0,true\n2.jpg,auk,0.9,false\n"
+
+
+def label_table() -> Kind:
+    from a2lp.labelling.labels import read_labels
+
+    def read(folder: Path) -> object:
+        return read_labels(folder / "labels.csv", KEYS)
+
+    return Kind(lambda folder: (folder / "labels.csv").write_text(LABELS), read)
+
+
+def earlier_output() -> Kind:
+    """A folder of images by class, which is to be replaced."""
+    from a2lp.labelling.outputs import check_output
+
+    def make(folder: Path) -> None:
+        (folder / "sorted" / "auk").mkdir(parents=True)
+        (folder / "sorted" / "labels.csv").write_text(LABELS)
+
+    def read(folder: Path) -> None:
+        paths = [folder / key for key in KEYS]
+        check_output(folder / "sorted", force=True, classes=["auk", "wren"], paths=paths, source=folder / "photos")
+
+    return Kind(make, read)
+
+
 class Stopped(Exception):
     """A run of two that is stopped after its first checkpoint."""
 
@@ -364,6 +392,8 @@ def kinds() -> dict[str, Kind]:
         "listed images": image_folder(listed_images),
         "cache": cache(),
         "record": record(),
+        "label table": label_table(),
+        "earlier output": earlier_output(),
         "training config": training_config(),
         "training record": training_record(),
         "training checkpoint": training_checkpoint(),

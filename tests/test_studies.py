@@ -63,9 +63,10 @@ def test_docs_paper_vs_code() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "studies"), [("classify.md", ["open_set", "pool_accuracy"]), ("suggest.md", ["suggest"])]
+    ("page", "studies"),
+    [("classify.md", ["open_set", "pool_accuracy"]), ("suggest.md", ["suggest"]), ("images.md", ["views"])],
 )
-def test_docs_of_pools(page: str, studies: list[str]) -> None:
+def test_docs_of_pools_and_images(page: str, studies: list[str]) -> None:
     text = read(page)
     for study in studies:
         assert script(study).page(text, saved(study)) == text, f"run benchmarks/{study}.py"
@@ -266,3 +267,30 @@ def test_the_tables_name_the_networks_that_halve_the_image_first() -> None:
     halved = {name for name, record in records.items() if record["config"]["options"].get("stem_stride", 1) == 2}
     sentence = next(part for part in read("tables.md").split("\n\n") if "stem_stride" in part)
     assert set(re.findall(r"`(\w+_wrn28_10)`", sentence)) == halved
+
+
+def test_the_tables_of_trained_networks_are_their_records() -> None:
+    from a2lp.bench.paper_records import select_records
+    from a2lp.bench.published import FeatureSource
+    from a2lp.bench.records import read_records
+
+    ours = select_records(read_records(ROOT / "results")).accuracy("prototypical", "l2")
+    rows = re.findall(r"^\| \[(\w+)\]\(.*\) \| (.*) \|$", (ROOT / "trained" / "README.md").read_text(), re.MULTILINE)
+    assert len(rows) == len(list((ROOT / "trained").glob("*/record.json")))
+    for run, shown in rows:
+        dataset, backbone = re.fullmatch(r"(mini|cub|cifar_fs)(?:_imagenet)?_(\w+)", run).groups()
+        cells = [ours[FeatureSource(dataset, backbone), n_shot] for n_shot in (1, 5)]
+        assert shown == " / ".join(f"{mean:.2f} ±{ci95:.2f}" for mean, ci95 in cells), run
+
+
+def test_the_table_of_trained_heads_is_in_their_files() -> None:
+    pytest.importorskip("torch")
+    from a2lp.meta.checkpoint import read_weights, same_names
+
+    folder = ROOT / "trained" / "meta"
+    rows = re.findall(r"^\| \[(\w+)\]\(.*\) \| (.*) \|$", (folder / "README.md").read_text(), re.MULTILINE)
+    assert {name for name, _ in rows} == {path.stem for path in folder.glob("*.safetensors")}
+    for name, shown in rows:
+        evaluations = same_names(read_weights(folder / f"{name}.safetensors").about)["evaluations"]
+        best = [evaluation for evaluation in evaluations if evaluation["best"]][-1]
+        assert shown == " / ".join(f"{accuracy:.2f}" for accuracy in best["accuracies"])

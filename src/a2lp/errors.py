@@ -45,7 +45,8 @@ class UnknownNameError(InputError):
         known = sorted(known)
         near = difflib.get_close_matches(str(name)[:80], known, n=3, cutoff=0.5)
         hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
-        super().__init__(f"unknown {kind} {repr(name)[:80]}. {hint}There are: {', '.join(known)}.")
+        shown = repr(str(name)[:80]) if isinstance(name, str) else str(name)[:80]  # str: of NumPy's text and numbers
+        super().__init__(f"unknown {kind} {shown}. {hint}There are: {', '.join(known)}.")
 
 
 class FeatureFileError(A2LPError, OSError):

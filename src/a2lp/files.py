@@ -6,6 +6,7 @@ under a temporary name and then renamed, so that a half-written file is never vi
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -88,7 +89,8 @@ def reading(
         raise
     # damaged files make parsers raise almost anything: zlib.error, struct.error, RecursionError, ...
     except Exception as failure:
-        if isinstance(failure, OSError) and failure.strerror:
+        # damaged archives make Python seek to places that no file has: an invalid argument
+        if isinstance(failure, OSError) and failure.strerror and failure.errno != errno.EINVAL:
             raise error(f"{path} cannot be read: {failure.strerror}. Check its permissions.") from failure
         raise error(
             f"{path} cannot be read as {expected}; it is something else, or cut short or damaged ({reason(failure)}). "

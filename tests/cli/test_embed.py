@@ -122,3 +122,15 @@ def test_errors_are_one_paragraph(arguments: list[str], said: str) -> None:
     assert result.stderr.count("\n") == 1 or "Expected for" in result.stderr  # a layout is shown as a tree
     assert said in result.stderr
     assert not Path("features.npz").exists()
+
+
+def test_classify_sees_the_vectors_that_embed_writes(folder: Path) -> None:
+    from a2lp.labelling.sources import Embedding, open_source
+
+    assert run("--out", "made.npz").exit_code == 0
+    made = load("made.npz")
+    assert made.about["flip"] is True
+    seen = open_source("birds", Embedding("resnet12", Path("weights.safetensors"), "36/32", cache=folder / "other"))
+    assert set(seen.keys) == set(made.files or ())
+    order = [seen.keys.index(file) for file in made.files or ()]
+    np.testing.assert_array_equal(seen.features[order], made.features)

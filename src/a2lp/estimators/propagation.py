@@ -26,6 +26,27 @@ _NEW_POINTS = 1024  # new points whose affinities are held at a time
 class GraphClassifier(TransductiveClassifier):
     """Propagates labels over the nearest-neighbour graph of the points."""
 
+    def __init__(
+        self,
+        *,
+        n_neighbors: int = 20,
+        gamma: float = 3,
+        alpha: float = 0.8,
+        tau: float = 15.0,
+        preprocess: str = "l2",
+        base: Any = None,
+        kernel: str = "cosine",
+        engine: str = "auto",
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.gamma = gamma
+        self.alpha = alpha
+        self.tau = tau
+        self.preprocess = preprocess
+        self.base = base
+        self.kernel = kernel
+        self.engine = engine
+
     def _solve(self, method: Any, X: NdArray, codes: NdArray) -> Answer | None:
         labelled = codes >= 0
         self._points = self._unit(X)
@@ -140,27 +161,6 @@ class LabelPropagationClassifier(GraphClassifier):
 
     _method = "lp"
 
-    def __init__(
-        self,
-        *,
-        n_neighbors: int = 20,
-        gamma: float = 3,
-        alpha: float = 0.8,
-        tau: float = 15.0,
-        preprocess: str = "l2",
-        base: Any = None,
-        kernel: str = "cosine",
-        engine: str = "auto",
-    ) -> None:
-        self.n_neighbors = n_neighbors
-        self.gamma = gamma
-        self.alpha = alpha
-        self.tau = tau
-        self.preprocess = preprocess
-        self.base = base
-        self.kernel = kernel
-        self.engine = engine
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         given = self.kernel == "precomputed"
@@ -248,18 +248,12 @@ class A2LPClassifier(GraphClassifier):
         kernel: str = "cosine",
         engine: str = "auto",
     ) -> None:
-        self.n_neighbors = n_neighbors
-        self.gamma = gamma
-        self.alpha = alpha
-        self.tau = tau
+        shared: dict[str, Any] = {"preprocess": preprocess, "base": base, "kernel": kernel, "engine": engine}
+        super().__init__(n_neighbors=n_neighbors, gamma=gamma, alpha=alpha, tau=tau, **shared)
         self.steps = steps
         self.lr = lr
-        self.preprocess = preprocess
-        self.base = base
         self.numerics = numerics
         self.optimizer = optimizer
-        self.kernel = kernel
-        self.engine = engine
 
     def _read(self, X: Any, *, reset: bool) -> NdArray:
         if self.kernel == "precomputed":

@@ -15,6 +15,11 @@ from a2lp.tasks.batch import TaskBatch
 class _WeightClassifier(TransductiveClassifier):
     """Points are compared with one weight vector for each class, ``anchors_`` (c, d)."""
 
+    def __init__(self, *, tau: float = 15.0, preprocess: str = "l2", base: Any = None) -> None:
+        self.tau = tau
+        self.preprocess = preprocess
+        self.base = base
+
     def _solve(self, method: Method, X: NdArray, codes: NdArray) -> Answer | None:
         labelled = codes >= 0
         support = X[labelled]
@@ -66,11 +71,6 @@ class PrototypicalClassifier(_WeightClassifier):
 
     _method = "prototypical"
 
-    def __init__(self, *, tau: float = 15.0, preprocess: str = "l2", base: Any = None) -> None:
-        self.tau = tau
-        self.preprocess = preprocess
-        self.base = base
-
 
 class ImprintingClassifier(_WeightClassifier):
     """Class means, fine-tuned on the labelled points by cross-entropy.
@@ -96,19 +96,11 @@ class ImprintingClassifier(_WeightClassifier):
     _method = "imprinting"
 
     def __init__(
-        self,
-        *,
-        tau: float = 15.0,
-        steps: int = 1000,
-        lr: float = 1e-4,
-        preprocess: str = "l2",
-        base: Any = None,
+        self, *, tau: float = 15.0, steps: int = 1000, lr: float = 1e-4, preprocess: str = "l2", base: Any = None
     ) -> None:
-        self.tau = tau
+        super().__init__(tau=tau, preprocess=preprocess, base=base)
         self.steps = steps
         self.lr = lr
-        self.preprocess = preprocess
-        self.base = base
 
     def _compare(self, points: NdArray, **changes: Any) -> Answer:
         return super()._compare(points, steps=0)
