@@ -13,7 +13,7 @@ import numpy as np
 
 from a2lp.cores import map_on_cores
 from a2lp.labelling.classify import Labelled
-from a2lp.labelling.layout import layout
+from a2lp.pool.layout import layout
 from a2lp.labelling.pages import thumbnail
 from a2lp.pool.confidence import Assessment
 from a2lp.pool.graph import PoolGraph, from_sparse, neighbour_graph
