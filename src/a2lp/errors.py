@@ -6,7 +6,8 @@ Every message names the value, the rule it breaks and the remedy::
     ├── InputError (ValueError)          a value that cannot be used
     │   ├── ShapeError                   arrays whose shapes do not fit together
     │   ├── ClassTooSmallError           a class with fewer examples than a task needs
-    │   └── UnknownNameError             a name that is not in a table; lists the nearest ones
+    │   ├── UnknownNameError             a name that is not in a table; lists the nearest ones
+    │   └── UnknownKeyError (KeyError)   a key that no point has
     ├── FeatureFileError (OSError)       a file that cannot be read or written
     ├── WeightsFileError (OSError)       weights that cannot be read or written, or do not fit the network
     ├── DatasetError (OSError)           files that are not laid out as a set of images should be
@@ -46,6 +47,12 @@ class UnknownNameError(InputError):
         near = difflib.get_close_matches(str(name)[:80], known, n=3, cutoff=0.5)
         hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
         super().__init__(f"unknown {kind} {repr(name)[:80]}. {hint}There are: {', '.join(known)}.")
+
+
+class UnknownKeyError(InputError, KeyError):
+    """A key that no point has."""
+
+    __str__ = Exception.__str__  # a KeyError would show its message in quotes
 
 
 class FeatureFileError(A2LPError, OSError):

@@ -14,10 +14,10 @@ from a2lp.errors import InputError
 from a2lp.features import load
 from a2lp.labelling import report_parts
 from a2lp.labelling.classify import Labelled, label
-from a2lp.pool.layout import layout
 from a2lp.labelling.report import check_report, write_report
 from a2lp.labelling.sources import Embedding
 from a2lp.labelling.tool import classify_files
+from a2lp.pool.layout import layout
 from a2lp.pool.session import whitened_graph
 
 pytest.importorskip("jinja2")

@@ -33,7 +33,7 @@ def test_digits_lie_apart(digits: tuple[PoolGraph, np.ndarray]) -> None:
     rounds: list[tuple[int, int]] = []
     places = layout(graph, seed=3, progress=lambda *what: rounds.append(what))
     assert places.shape == (1797, 2)
-    assert 0 <= places.min() and places.max() <= 1
+    assert places.min() >= 0 and places.max() <= 1
     assert purity(places, classes) > 0.96
     assert silhouette_score(places, classes) > 0.5
     scattered = np.random.default_rng(0).permutation(places)
@@ -64,7 +64,7 @@ def test_any_graph(n: int, data: st.DataObject) -> None:
         weights[one, other] = data.draw(st.sampled_from([1e-30, 1.0, 1e30]))
     places = layout(from_sparse(weights))
     assert places.shape == (n, 2)
-    assert np.isfinite(places).all() and 0 <= places.min() and places.max() <= 1
+    assert np.isfinite(places).all() and places.min() >= 0 and places.max() <= 1
 
 
 def test_points_without_edges_are_around_the_others() -> None:

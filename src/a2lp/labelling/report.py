@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from a2lp.files import check_target, write_text
-from a2lp.labelling.classify import Labelled
+from a2lp.labelling.labelled import Labelled
 from a2lp.labelling.pages import render, require_jinja2
 from a2lp.labelling.report_parts import parts
 

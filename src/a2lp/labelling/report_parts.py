@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from a2lp.cores import map_on_cores
-from a2lp.labelling.classify import Labelled
-from a2lp.pool.layout import layout
+from a2lp.labelling.labelled import Labelled
 from a2lp.labelling.pages import thumbnail
 from a2lp.pool.confidence import Assessment
 from a2lp.pool.graph import PoolGraph, from_sparse, neighbour_graph
+from a2lp.pool.layout import layout
 from a2lp.pool.solve import PoolAnswer
 
 NDArray = np.ndarray[Any, Any]

@@ -77,7 +77,7 @@ def edge_strengths(graph: PoolGraph) -> NdArray:
     np.maximum.at(best, rows, alike)
     share = (alike / best[rows]) ** _SHARPNESS
     back = (alike / best[s.indices]) ** _SHARPNESS
-    return share + back - share * back  # one of the two ends is enough
+    return np.asarray(share + back - share * back)  # one of the two ends is enough
 
 
 def _start(graph: PoolGraph, rng: np.random.Generator) -> NdArray:
