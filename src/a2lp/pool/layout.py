@@ -24,11 +24,12 @@ _SHARPNESS = 2  # power of the likeness of neighbourhoods
 _WEAKEST = 1e-3  # edges of less than this strength never pull
 _VECTORS = 8  # that the starting places are found with, of which two are used
 _POWERS = 60
-_WIDTH = 20.0  # of the starting places
+_WIDTH = 10.0  # of the starting places
+_EVEN = 0.35  # share of ranks in the final coordinates: groups take more room, and the gaps between them less
 
 
 def layout(graph: PoolGraph, *, seed: int = 0, progress: Progress | None = None) -> NdArray:
-    """Coordinates (n, 2) in the unit square, both axes at the same scale.
+    """Coordinates (n, 2) in the unit square.
 
     Points without edges lie on the circle around the others. The result depends on the graph and the seed alone.
 
@@ -58,11 +59,11 @@ def layout(graph: PoolGraph, *, seed: int = 0, progress: Progress | None = None)
         state = np.uint64(kernels.move_points(starts, ends, every, due, places, step, done, _RANDOM, state))
         if progress is not None:
             progress(done + 1, _ROUNDS)
-    places[connected] = _in_square(places[connected])
     if not connected.all():
-        places[~connected] = 0.5 + 0.75 * _circle(int((~connected).sum()))
-        places = _in_square(places)
-    return places
+        middle = np.median(places[connected], axis=0)
+        reach = float(np.linalg.norm(places[connected] - middle, axis=1).max())
+        places[~connected] = middle + (1.2 * reach + 1) * _circle(int((~connected).sum()))
+    return _in_square(places)
 
 
 def edge_strengths(graph: PoolGraph) -> NdArray:
@@ -107,10 +108,14 @@ def _circle(n: int) -> NdArray:
 
 
 def _in_square(places: NdArray) -> NdArray:
-    """Turned so that the longer side is horizontal, scaled to the unit square; the few farthest are at its border."""
+    """Turned so that the longer side is horizontal, and scaled to the unit square; the few farthest are at its border.
+
+    Forces leave much of a map empty, so each coordinate is mixed with its rank, which keeps the order along the axis.
+    """
     centred = places - np.median(places, axis=0)
     _, axes = np.linalg.eigh(centred.T @ centred)
     turned = centred @ axes[:, ::-1]
     low, high = np.percentile(turned, [0.5, 99.5], axis=0)
-    reach = max(float((high - low).max()) * 1.06, 1e-12)
-    return np.asarray(np.clip(0.5 + (turned - (low + high) / 2) / reach, 0, 1))
+    scaled = np.clip(0.5 + (turned - (low + high) / 2) / np.maximum(1.06 * (high - low), 1e-12), 0, 1)
+    ranks = np.argsort(np.argsort(turned, axis=0, kind="stable"), axis=0) / max(len(places) - 1, 1)
+    return np.asarray((1 - _EVEN) * scaled + _EVEN * ranks)
