@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from a2lp.labelling.sources import Progress
 from a2lp.pool.graph import PoolGraph, from_sparse, neighbour_graph
 from a2lp.pool.layout import layout
 from a2lp.pool.solve import PoolAnswer
@@ -44,16 +46,17 @@ class Name(NamedTuple):
     mark: int | None  # colour plus 8 times shape; None: grey until it is chosen
 
 
-def make_map(answer: PoolAnswer, seed: int) -> Map:
+def make_map(answer: PoolAnswer, seed: int, progress: Progress | None = None) -> Map:
     """Places of the points, all or some of them."""
     n, rng = len(answer.labels), np.random.default_rng(seed)
+    report = None if progress is None else partial(progress, "drawing the map")
     rows = np.arange(n)
     if n > _ON_MAP:
         first = np.argsort(~answer.given + rng.random(n), kind="stable")  # the given ones come first, in any order
         rows = np.sort(first[:_ON_MAP])
     if n <= _WHOLE:
-        return Map(rows, layout(answer.task.graph, seed=seed)[rows])
-    return Map(rows, layout(_graph_of(answer, rows), seed=seed))
+        return Map(rows, layout(answer.task.graph, seed=seed, progress=report)[rows])
+    return Map(rows, layout(_graph_of(answer, rows), seed=seed, progress=report))
 
 
 def names(found: Map, codes: NDArray, n_classes: int) -> list[Name]:

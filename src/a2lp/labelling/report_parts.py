@@ -16,6 +16,7 @@ import numpy as np
 from a2lp.labelling.labelled import Labelled
 from a2lp.labelling.report_map import Map, make_map, names
 from a2lp.labelling.report_pictures import make_pictures
+from a2lp.labelling.sources import Progress
 from a2lp.labelling.tables import KEYS
 from a2lp.pool.confidence import Assessment
 from a2lp.pool.solve import PoolAnswer
@@ -97,7 +98,9 @@ class View:
         return key if key in KEYS and (key != "index" or numbered) else "id"
 
 
-def parts(result: Labelled, paths: Sequence[Path] | None, seed: int) -> dict[str, Any]:
+def parts(
+    result: Labelled, paths: Sequence[Path] | None, seed: int, progress: Progress | None = None
+) -> dict[str, Any]:
     """What the template shows, by name; the parameters are those of ``a2lp.labelling.report.write_report``."""
     view = View(result)
     rng = np.random.default_rng(seed)
@@ -115,9 +118,9 @@ def parts(result: Labelled, paths: Sequence[Path] | None, seed: int) -> dict[str
         *novel,
         *left,
     ]
-    found = make_map(result.answer, seed)
+    found = make_map(result.answer, seed, progress)
     rows = list(dict.fromkeys([*shown, *found.rows.tolist()]))
-    pictures = make_pictures(paths, shown, rows)
+    pictures = make_pictures(paths, shown, rows, progress)
     held_out = len(result.assessment.held_out_rows)
     n_new = int(view.new.sum())
     return {

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from a2lp.arrays import chunks
 from a2lp.cores import map_on_cores
 from a2lp.labelling.pages import thumbnail
+from a2lp.labelling.sources import Progress
 
 _SIDES = 224, 72  # pixels of pictures of examples, and of the others
 _BYTES = 8 << 20, 12 << 20  # of those of examples, and of all
@@ -23,7 +24,9 @@ class Pictures(NamedTuple):
     left_out: int
 
 
-def make_pictures(paths: Sequence[Path] | None, examples: Sequence[int], rows: Sequence[int]) -> Pictures:
+def make_pictures(
+    paths: Sequence[Path] | None, examples: Sequence[int], rows: Sequence[int], progress: Progress | None = None
+) -> Pictures:
     """Pictures of some rows, the examples first; none without paths."""
     made: dict[int, str] = {}
     if paths is None:
@@ -39,4 +42,6 @@ def make_pictures(paths: Sequence[Path] | None, examples: Sequence[int], rows: S
             tried.update(todo[part])
             made |= {row: picture for row, picture in zip(todo[part], found, strict=True) if picture}
             size += sum(len(picture) for picture in found)
+            if progress is not None:
+                progress("making pictures", len(tried), len(rows))
     return Pictures(made, len(rows) - len(tried))

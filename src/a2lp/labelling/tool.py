@@ -77,7 +77,8 @@ def classify_files(
     result = replace(result, paths=paths, source=str(source))
     with ExitStack() as stack:  # the page gets its name just after the labels, so that a kill leaves both or none
         if report is not None:
-            page = render_report(result, title=str(source), paths=paths, seed=options.get("seed", 0))
+            seed = options.get("seed", 0)
+            page = render_report(result, title=str(source), paths=paths, seed=seed, progress=progress)
             stack.enter_context(writing(report))
             stack.enter_context(replacing(Path(report))).write_text(page, encoding="utf-8")
         write_output(result, out, force=force, link=link, paths=paths, source=root)
