@@ -33,6 +33,7 @@ DOCTESTED = [
     "a2lp.estimators.weights",
     "a2lp.features.feature_set",
     "a2lp.labelling.classify",
+    "a2lp.labelling.suggest",
     "a2lp.pool.session",
     "a2lp.methods.registry",
     "a2lp.tasks.batch",

@@ -31,6 +31,7 @@ PUBLIC = {
     "label",
     "list_methods",
     "load",
+    "suggest",
 }
 HEAVY = {"torch", "numba", "sklearn", "matplotlib", "typer", "rich", "jinja2", "pyarrow", "safetensors", "pandas"}
 
@@ -69,7 +70,7 @@ print(" ".join(sys.modules))
 def test_exported_names_are_these_and_each_loads() -> None:
     assert set(a2lp.__all__) == set(dir(a2lp)) == PUBLIC
     assert len(a2lp.__all__) == len(PUBLIC)
-    for name in PUBLIC - {"__version__", "bench", "label"}:
+    for name in PUBLIC - {"__version__", "bench"}:
         value = getattr(a2lp, name)
         assert inspect.isclass(value) or inspect.isfunction(value), name
         assert value.__name__ == name

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from a2lp.features.files import load as load
     from a2lp.features.statistics import BaseStatistics as BaseStatistics
     from a2lp.labelling.classify import label as label
+    from a2lp.labelling.suggest import suggest as suggest
     from a2lp.methods.base import Method as Method
     from a2lp.methods.registry import create as create
     from a2lp.methods.registry import list_methods as list_methods
@@ -36,6 +37,7 @@ _NAMES = {
     "features.files": ("load",),
     "features.statistics": ("BaseStatistics",),
     "labelling.classify": ("label",),
+    "labelling.suggest": ("suggest",),
     "methods.base": ("Method",),
     "methods.registry": ("create", "list_methods"),
     "pool.session": ("Pool",),

@@ -6,7 +6,8 @@ Every message names the value, the rule it breaks and the remedy::
     ├── InputError (ValueError)          a value that cannot be used
     │   ├── ShapeError                   arrays whose shapes do not fit together
     │   ├── ClassTooSmallError           a class with fewer examples than a task needs
-    │   └── UnknownNameError             a name that is not in a table; lists the nearest ones
+    │   ├── UnknownNameError             a name that is not in a table; lists the nearest ones
+    │   └── UnknownKeyError (KeyError)   a key that no point has
     ├── FeatureFileError (OSError)       a file that cannot be read or written
     ├── WeightsFileError (OSError)       weights that cannot be read or written, or do not fit the network
     ├── DatasetError (OSError)           files that are not laid out as a set of images should be
@@ -47,6 +48,12 @@ class UnknownNameError(InputError):
         hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
         shown = repr(str(name)[:80]) if isinstance(name, str) else str(name)[:80]  # str: of NumPy's text and numbers
         super().__init__(f"unknown {kind} {shown}. {hint}There are: {', '.join(known)}.")
+
+
+class UnknownKeyError(InputError, KeyError):
+    """A key that no point has."""
+
+    __str__ = Exception.__str__  # a KeyError would show its message in quotes
 
 
 class FeatureFileError(A2LPError, OSError):

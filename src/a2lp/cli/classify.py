@@ -13,7 +13,7 @@ import typer
 from a2lp.cli.progress import bar_on_stderr
 
 if TYPE_CHECKING:
-    from a2lp.labelling.classify import Labelled
+    from a2lp.labelling.labelled import Labelled
     from a2lp.labelling.labels import Task
     from a2lp.labelling.sources import Embedding
 

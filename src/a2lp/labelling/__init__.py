@@ -6,18 +6,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from a2lp.labelling.classify import Labelled as Labelled
+    from a2lp.labelling.labelled import Labelled as Labelled
     from a2lp.labelling.labels import read_labels as read_labels
     from a2lp.labelling.outputs import write_output as write_output
     from a2lp.labelling.sources import Embedding as Embedding
     from a2lp.labelling.sources import open_source as open_source
     from a2lp.labelling.suggest import suggest_files as suggest_files
+    from a2lp.labelling.suggested import Suggested as Suggested
     from a2lp.labelling.tool import classify_files as classify_files
     from a2lp.labelling.tool import open_task as open_task
 
 _WHERE = {
     "Embedding": "sources",
-    "Labelled": "classify",
+    "Labelled": "labelled",
+    "Suggested": "suggested",
     "classify_files": "tool",
     "open_source": "sources",
     "open_task": "tool",

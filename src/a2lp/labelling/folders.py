@@ -21,7 +21,7 @@ from a2lp.labelling.labels import SORTED_TABLE
 from a2lp.labelling.tables import EXPECTED, unescaped
 
 if TYPE_CHECKING:
-    from a2lp.labelling.classify import Labelled
+    from a2lp.labelling.labelled import Labelled
 
 UNLABELLED = "unlabelled"
 

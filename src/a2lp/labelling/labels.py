@@ -34,7 +34,7 @@ UNLABELLED = frozenset({"unlabelled", "unlabeled"})
 SORTED_TABLE = "labels.csv"  # in a folder that ``a2lp classify`` has sorted images into
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Task:
     """Points, some of them labelled.
 
@@ -57,6 +57,10 @@ class Task:
     key: str
     how: NDArray
     listed: frozenset[str] = frozenset()
+
+    def __repr__(self) -> str:
+        given = sum(label is not None for label in self.labels)
+        return f"Task({self.points!r}, {given} labelled: {len(self.classes)} classes)"
 
     @property
     def keys(self) -> Sequence[Any]:

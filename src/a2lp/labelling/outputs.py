@@ -18,7 +18,7 @@ from a2lp._version import __version__
 from a2lp.errors import InputError, MissingExtraError
 from a2lp.files import check_target, replacing, writing
 from a2lp.labelling import folders
-from a2lp.labelling.classify import Labelled
+from a2lp.labelling.labelled import Labelled
 from a2lp.labelling.tables import escaped
 
 

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from a2lp.files import check_target, write_text
-from a2lp.labelling.classify import Labelled
-from a2lp.labelling.pages import render, require_jinja2
+from a2lp.labelling.labelled import Labelled
+from a2lp.labelling.pages import inline, render, require_jinja2
 from a2lp.labelling.report_parts import parts
+from a2lp.labelling.sources import Progress
 
 
 def check_report(path: str | Path, *, force: bool = False) -> None:
@@ -50,6 +51,16 @@ def write_report(
     write_text(Path(path), render_report(result, title=title, paths=paths, seed=seed))
 
 
-def render_report(result: Labelled, *, title: str, paths: Sequence[Path] | None = None, seed: int = 0) -> str:
-    """The page as text; the parameters are those of ``write_report``."""
-    return render("report.html.jinja", title=title, **parts(result, paths, seed))
+def render_report(
+    result: Labelled,
+    *,
+    title: str,
+    paths: Sequence[Path] | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> str:
+    """The page as text; the parameters are those of ``write_report``, and a callable for the progress."""
+    style, style_hash = inline("report.css")
+    script, script_hash = inline("report.js")
+    assets = {"style": style, "style_hash": style_hash, "script": script, "script_hash": script_hash}
+    return render("report.html.jinja", title=title, **assets, **parts(result, paths, seed, progress))

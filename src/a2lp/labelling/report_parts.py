@@ -1,59 +1,51 @@
 """The contents of the report, in the order in which to look at them.
 
-Its size is bounded: some hundred points by thumbnail or key, and some thousand on the map, however large the pool is.
+Its size is bounded however large the pool is: some hundred points by picture or key, some thousand on the map, and as
+many pictures as fit into 12 MB.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from a2lp.cores import map_on_cores
-from a2lp.labelling.classify import Labelled
-from a2lp.labelling.layout import layout
-from a2lp.labelling.pages import thumbnail
+from a2lp.labelling.labelled import Labelled
+from a2lp.labelling.report_map import Map, make_map, names
+from a2lp.labelling.report_pictures import make_pictures
+from a2lp.labelling.sources import Progress
+from a2lp.labelling.tables import KEYS
 from a2lp.pool.confidence import Assessment
-from a2lp.pool.graph import PoolGraph, from_sparse, neighbour_graph
 from a2lp.pool.solve import PoolAnswer
 
 NDArray = np.ndarray[Any, Any]
 
 DOUBT = 0.8
 _CLASSES = 200  # of which points are shown; the table has all
-_EXAMPLES = 600  # points shown in all classes together
-_PER_CLASS = 4, 24  # at least and at most
+_EXAMPLES = 480  # points shown in all classes together
+_PER_CLASS = 2, 12  # at least and at most, of the most doubtful and of the random ones
+_YOURS = 3  # your examples of a class
 _PAIRS = 12
 _MISTAKES = 24
-_ON_MAP = 2000
-_NAMES = 30  # classes whose names fit on the map
-_SIDE = 96  # pixels of a thumbnail
+_NOVEL = 72, 36  # with pictures, and without
+_NOVEL_SHARE = 0.5  # the most that the slider rejects
+_FEW_NEW, _FEW_HELD_OUT = 20, 20  # below these, plots would show nothing
 _BINS = 10
 
 
-class Example(NamedTuple):
-    """A point as the report shows it."""
-
-    key: str
-    label: str
-    second: str
-    confidence: float
-    given: bool
-    labelled: bool
-    picture: str  # a data: address; empty where there is none
-    note: str = ""
-
-
 class ClassPart(NamedTuple):
-    """A class: its line of the table, and its points, most doubtful first."""
+    """A class: its line of the table, and rows of its points."""
 
     name: str
     yours: int
     labelled: int
     confidence: float | None
-    examples: list[Example]
+    given: list[int]
+    doubtful: list[int]
+    random: list[int]
 
 
 class Pair(NamedTuple):
@@ -63,7 +55,7 @@ class Pair(NamedTuple):
     other: str
     expected: float  # how many
     of: int
-    example: Example
+    example: int
 
 
 class Bin(NamedTuple):
@@ -76,35 +68,67 @@ class Bin(NamedTuple):
     labels: int
 
 
-class Dot(NamedTuple):
-    """A point of the map; without a label it has no hue."""
+class Mistake(NamedTuple):
+    """A given label that looks wrong."""
 
-    x: float
-    y: float
-    key: str
-    label: str
-    confidence: float
-    given: bool
-    hue: int | None
+    row: int
+    rather: str
+    suspicion: float
 
 
-class Name(NamedTuple):
-    """A class on the map, in the middle of its points."""
+class View:
+    """The table's columns under short names."""
 
-    x: float
-    y: float
-    text: str
+    def __init__(self, result: Labelled) -> None:
+        self.result = result
+        table = result.table
+        self.keys = [str(key) for key in table[result.key].tolist()]
+        self.given, self.confidence, self.novelty = table["given"], table["confidence"], table["novelty"]
+        self.names = [str(name) for name in result.classes]
+        self.predicted = np.searchsorted(result.classes, result.answer.labels)
+        self.second = np.searchsorted(result.classes, table["second"].astype(result.classes.dtype))
+        self.codes = np.where(result.unlabelled, -1, self.predicted)  # -1: abstained from or rejected
+        self.new = ~self.given & (self.codes >= 0)  # labelled by a2lp
+        self.order = np.argsort(self.confidence, kind="stable")  # most doubtful first
+
+    def column(self) -> str:
+        """The name of the keys' column in a table of labels that can be read again."""
+        key = self.result.key
+        numbered = self.keys == [str(row) for row in range(len(self.keys))]
+        return key if key in KEYS and (key != "index" or numbered) else "id"
 
 
-def parts(result: Labelled, paths: Sequence[Path] | None, seed: int) -> dict[str, Any]:
+def parts(
+    result: Labelled, paths: Sequence[Path] | None, seed: int, progress: Progress | None = None
+) -> dict[str, Any]:
     """What the template shows, by name; the parameters are those of ``a2lp.labelling.report.write_report``."""
-    view = _View(result, paths)
-    dots = _dots(view, seed)
+    view = View(result)
+    rng = np.random.default_rng(seed)
+    classes, pairs, mistakes, novel = (
+        _classes(view, rng),
+        _pairs(view),
+        _mistakes(view),
+        _novel(view, _NOVEL[paths is None]),
+    )
+    left = view.order[view.codes[view.order] < 0][: 2 * _PER_CLASS[1]].tolist()
+    shown = [
+        *(one.row for one in mistakes),
+        *(row for part in classes for row in (*part.given, *part.doubtful, *part.random)),
+        *(pair.example for pair in pairs),
+        *novel,
+        *left,
+    ]
+    found = make_map(result.answer, seed, progress)
+    rows = list(dict.fromkeys([*shown, *found.rows.tolist()]))
+    pictures = make_pictures(paths, shown, rows, progress)
+    held_out = len(result.assessment.held_out_rows)
+    n_new = int(view.new.sum())
     return {
         "n": len(result),
+        "view": view,
         "yours": int(view.given.sum()),
-        "labelled": int(view.new.sum()),
-        "unlabelled": view.examples(view.order[view.codes[view.order] < 0][: _PER_CLASS[1]].tolist()),
+        "labelled": n_new,
+        "unlabelled": left,
         "n_unlabelled": int((view.codes < 0).sum()),
         "doubtful": int((view.confidence[view.new] < DOUBT).sum()),
         "unreached": int((~result.table["reached"]).sum()),
@@ -113,71 +137,72 @@ def parts(result: Labelled, paths: Sequence[Path] | None, seed: int) -> dict[str
         "method": result.method,
         "reason": result.answer.reason,
         "images": paths is not None,
-        "classes": _classes(view),
-        "pairs": _pairs(view),
-        "histogram": np.histogram(view.confidence[view.new], _BINS, (0, 1))[0].tolist() if view.new.any() else [],
-        "reliability": _reliability(result.assessment, result.answer),
-        "held_out": len(result.assessment.held_out_rows),
-        "mistakes": _mistakes(view),
-        "dots": dots,
-        "names": _names(dots) if len(view.names) <= _NAMES else [],
+        "pictures": set(pictures.made),
+        "pictures_left_out": pictures.left_out,
+        "classes": classes,
+        "pairs": pairs,
+        "histogram": _histogram(view) if n_new >= _FEW_NEW else [],
+        "reliability": _reliability(result.assessment, result.answer) if held_out >= _FEW_HELD_OUT else [],
+        "held_out": held_out,
+        "mistakes": mistakes,
+        "novel": novel,
+        "novel_share": _NOVEL_SHARE,
+        "n_on_map": len(found.rows),
+        "data": _data(view, found, rows, pictures.made),
     }
 
 
-class _View:
-    """The table's columns under short names, and points as examples."""
-
-    def __init__(self, result: Labelled, paths: Sequence[Path] | None) -> None:
-        self.result, self.paths = result, paths
-        table = result.table
-        self.keys = table[result.key]
-        self.given, self.confidence, self.second = table["given"], table["confidence"], table["second"]
-        self.names = [str(name) for name in result.classes]
-        predicted = np.searchsorted(result.classes, result.answer.labels)
-        self.codes = np.where(result.unlabelled, -1, predicted)  # -1: abstained from or rejected
-        self.new = ~self.given & (self.codes >= 0)  # labelled by a2lp
-        self.order = np.argsort(self.confidence, kind="stable")  # most doubtful first
-
-    def examples(self, rows: Sequence[int], notes: Sequence[str] = ()) -> list[Example]:
-        """Some points, with their pictures."""
-        pictures = [""] * len(rows)
-        if (paths := self.paths) is not None:
-            pictures = map_on_cores(lambda row: thumbnail(paths[row], _SIDE), rows)
-        return [
-            Example(
-                str(self.keys[row]),
-                str(self.result.answer.labels[row]),
-                str(self.second[row]),
-                float(self.confidence[row]),
-                bool(self.given[row]),
-                bool(self.codes[row] >= 0),
-                picture,
-                note,
-            )
-            for row, picture, note in zip(rows, pictures, notes or [""] * len(rows), strict=True)
-        ]
+def _data(view: View, found: Map, rows: list[int], pictures: dict[int, str]) -> dict[str, Any]:
+    """What the script reads: a table of the points that are shown, and the map."""
+    new = np.flatnonzero(~view.given)
+    rank = np.zeros(len(view.keys), dtype=np.int64)
+    rank[new[np.argsort(-view.novelty[new], kind="stable")]] = np.arange(len(new))
+    at = {row: place for place, row in enumerate(rows)}
+    listed = np.array(rows)
+    return {
+        "rows": rows,
+        "keys": [view.keys[row] for row in rows],
+        "labels": view.codes[listed].tolist(),
+        "guesses": view.predicted[listed].tolist(),
+        "seconds": view.second[listed].tolist(),
+        "confidence": np.round(view.confidence[listed], 3).tolist(),
+        "given": view.given[listed].astype(int).tolist(),
+        "rank": rank[listed].tolist(),
+        "n_new": len(new),
+        "classes": view.names,
+        "map": [at[row] for row in found.rows.tolist()],
+        "x": np.round(found.places[:, 0], 4).tolist(),
+        "y": np.round(found.places[:, 1], 4).tolist(),
+        "names": [list(name) for name in names(found, view.codes, len(view.names))],
+        "pictures": {str(row): picture for row, picture in pictures.items()},
+        "column": view.column(),
+        "store": hashlib.sha256("\n".join([str(len(view.keys)), *view.keys]).encode()).hexdigest()[:16],
+    }
 
 
-def _classes(view: _View) -> list[ClassPart]:
+def _classes(view: View, rng: np.random.Generator) -> list[ClassPart]:
     """All classes, those with the most expected mistakes first; points of the first ones."""
     c, new = len(view.names), view.new
     doubt = np.bincount(view.codes[new], weights=1 - view.confidence[new], minlength=c)
-    per_class = int(np.clip(_EXAMPLES // c, *_PER_CLASS))
-    parts = []
+    per_class = int(np.clip(_EXAMPLES // (2 * c), *_PER_CLASS))
+    made = []
     for place, code in enumerate(np.argsort(-doubt, kind="stable")):
         of = view.codes == code
-        rows: list[int] = []
+        given, worst, sample = [], [], []
         if place < _CLASSES:
             ordered = view.order[of[view.order]]
-            yours = ordered[view.given[ordered]][: max(1, per_class // 6)]
-            rows = [*yours, *ordered[new[ordered]][: per_class - len(yours)]]
+            given = ordered[view.given[ordered]][:_YOURS].tolist()
+            ordered = ordered[new[ordered]]
+            worst = ordered[:per_class].tolist()
+            if len(ordered) > per_class:
+                sample = rng.choice(ordered, min(per_class, len(ordered)), replace=False).tolist()
         mean = float(view.confidence[of & new].mean()) if (of & new).any() else None
         counts = int((of & view.given).sum()), int((of & new).sum())
-        parts.append(ClassPart(view.names[code], *counts, mean, view.examples(rows)))
-    return parts
+        made.append(ClassPart(view.names[code], *counts, mean, given, worst, sample))
+    return made
 
 
-def _pairs(view: _View) -> list[Pair]:
+def _pairs(view: View) -> list[Pair]:
     """The classes that are probably confused with each other, by the number of points."""
     c, new = len(view.names), view.new
     expected = np.zeros((c, c))
@@ -190,16 +215,18 @@ def _pairs(view: _View) -> list[Pair]:
         if expected[label, other] < 0.5:
             break
         rows = np.flatnonzero(new & (view.codes == label))
-        row = rows[view.result.probabilities[rows, other].argmax()]
-        (example,) = view.examples([row])
-        pairs.append(Pair(view.names[label], view.names[other], float(expected[label, other]), int(of[label]), example))
+        row = int(rows[view.result.probabilities[rows, other].argmax()])
+        pairs.append(Pair(view.names[label], view.names[other], float(expected[label, other]), int(of[label]), row))
     return pairs
+
+
+def _histogram(view: View) -> list[int]:
+    counts: list[int] = np.histogram(view.confidence[view.new], _BINS, (0, 1))[0].tolist()
+    return counts
 
 
 def _reliability(assessment: Assessment, answer: PoolAnswer) -> list[Bin]:
     """Held-out labels in bins of equal size by confidence; intervals are Wilson's."""
-    if not len(assessment.held_out_rows):
-        return []
     confidence = assessment.held_out_probabilities.max(axis=1)
     right = assessment.held_out_probabilities.argmax(axis=1) == answer.task.codes[assessment.held_out_rows]
     order = np.argsort(confidence, kind="stable")
@@ -212,56 +239,24 @@ def _reliability(assessment: Assessment, answer: PoolAnswer) -> list[Bin]:
     return bins
 
 
-def _mistakes(view: _View) -> list[Example]:
+def _mistakes(view: View) -> list[Mistake]:
     """Given labels that look wrong, with the class that is more likely."""
     assessment = view.result.assessment
-    rows = assessment.mistakes[:_MISTAKES].tolist()
     place_of = {row: place for place, row in enumerate(assessment.held_out_rows.tolist())}
-    notes = []
-    for row, suspicion in zip(rows, assessment.suspicion.tolist(), strict=False):
+    found = []
+    for row, suspicion in zip(assessment.mistakes[:_MISTAKES].tolist(), assessment.suspicion.tolist(), strict=False):
         others = assessment.held_out_probabilities[place_of[row]].copy()
         others[view.codes[row]] = -1
-        notes.append(f"{view.names[int(others.argmax())]} ({100 * suspicion:.0f} %)")
-    return view.examples(rows, notes)
+        found.append(Mistake(row, view.names[int(others.argmax())], suspicion))
+    return found
 
 
-def _dots(view: _View, seed: int) -> list[Dot]:
-    """The map: all points, or some of them with the labelled ones among them."""
-    n = len(view.keys)
-    rng = np.random.default_rng(seed)
-    rows = np.arange(n)
-    if n > _ON_MAP:
-        first = np.argsort(~view.given + rng.random(n), kind="stable")  # the given ones come first, in any order
-        rows = np.sort(first[:_ON_MAP])
-    places = layout(_graph_of(view.result.answer, rows), seed=seed)
-    return [
-        Dot(
-            round(float(x), 4),
-            round(float(y), 4),
-            str(view.keys[row]),
-            view.names[view.codes[row]] if view.codes[row] >= 0 else "",
-            float(view.confidence[row]),
-            bool(view.given[row]),
-            # neighbours in the list of classes get distant hues
-            int(view.codes[row] * 137.508 % 360) if view.codes[row] >= 0 else None,
-        )
-        for row, (x, y) in zip(rows, places, strict=True)
-    ]
-
-
-def _names(dots: Sequence[Dot]) -> list[Name]:
-    places: dict[str, list[tuple[float, float]]] = {}
-    for dot in dots:
-        if dot.hue is not None:
-            places.setdefault(dot.label, []).append((dot.x, dot.y))
-    middles = {name: np.median(found, axis=0) for name, found in places.items()}
-    return [Name(float(x), float(y), name) for name, (x, y) in middles.items()]
-
-
-def _graph_of(answer: PoolAnswer, rows: NDArray) -> PoolGraph:
-    points, graph = answer.task.points, answer.task.graph
-    if len(rows) == graph.n:
-        return graph
-    if points is not None:  # so few of many are hardly neighbours of each other in the whole graph
-        return neighbour_graph(points[rows], min(15, len(rows) - 1))
-    return from_sparse(graph.weights[rows][:, rows])
+def _novel(view: View, n: int) -> list[int]:
+    """Points from the most novel on, to choose a share to reject by: close steps first, wider ones later."""
+    new = np.flatnonzero(~view.given)
+    if len(new) < _FEW_NEW:
+        return []
+    ordered = new[np.argsort(-view.novelty[new], kind="stable")]
+    steps = np.linspace(0, 1, n) ** 1.5 * (_NOVEL_SHARE * len(new) - 1)
+    chosen: list[int] = ordered[np.unique(steps.astype(int))].tolist()
+    return chosen

@@ -28,7 +28,7 @@ Progress = Callable[[str, int, int], None]
 STDIN = "-"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Points:
     """The points of a source.
 
@@ -60,6 +60,12 @@ class Points:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def __repr__(self) -> str:
+        what = "points" if self.paths is None else "images"
+        vectors = "no vectors yet" if self.features is None else f"{self.features.shape[1]} dimensions"
+        skipped = f", {len(self.skipped)} skipped" if self.skipped else ""
+        return f"Points({len(self)} {what}, {vectors}{skipped})"
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,55 @@ from typing import Any, NamedTuple
 from a2lp.checks import require_whole
 from a2lp.errors import InputError
 from a2lp.files import check_target, exists, write_text
+from a2lp.labelling.inputs import read_inputs
 from a2lp.labelling.labels import Task, Where, check_not_labels, read_task
 from a2lp.labelling.pages import render, require_jinja2, thumbnail
 from a2lp.labelling.sources import Embedding, Progress, embed_points, find_points
+from a2lp.labelling.suggested import Suggested
 from a2lp.labelling.tables import append_rows
 from a2lp.pool.session import Pool
 from a2lp.pool.suggest import Suggestion
 
 _SIDE = 320  # pixels of a picture on the sheet
+
+
+def suggest(
+    embeddings: Any,
+    labels: Any = None,
+    n: int = 20,
+    *,
+    keys: Sequence[Any] | None = None,
+    key: str = "key",
+    embedding: Embedding | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Suggested:
+    """Choose the points to label next.
+
+    Parameters
+    ----------
+    embeddings, labels, keys, key, embedding, progress
+        As in ``a2lp.label``; one class, or no label at all, is enough.
+    n : int
+        How many points.
+    seed : int
+        Decides between points of equal gain.
+
+    Examples
+    --------
+    >>> import a2lp
+    >>> digits = a2lp.load("digits")
+    >>> found = a2lp.suggest(digits.features, n=2)
+    >>> found.rows.shape, found.expected
+    ((2,), None)
+    >>> few = {row: digits.labels[row] for row in found}  # your part
+    >>> len(a2lp.suggest(digits.features, few))
+    20
+    """
+    require_whole("n", n, 1, "Ask for 20, say.")
+    given = read_inputs(embeddings, labels, keys, key, embedding, progress, need_choice=False)
+    found = given.pool("auto", seed, progress).suggest(n)
+    return Suggested.of(found, given.names, given.column, given.paths)
 
 
 def suggest_files(

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from a2lp.checks import listed
-from a2lp.errors import InputError
 from a2lp.files import replacing, writing
-from a2lp.labelling.classify import Labelled, check_options, label
-from a2lp.labelling.labels import Task, Where, check_classes, check_not_labels, read_task
+from a2lp.labelling.classify import check_options, label
+from a2lp.labelling.inputs import embed_task
+from a2lp.labelling.labelled import Labelled
+from a2lp.labelling.labels import Task, Where, check_not_labels, read_task
 from a2lp.labelling.outputs import check_output, write_output
 from a2lp.labelling.report import check_report, render_report
-from a2lp.labelling.sources import Embedding, Progress, embed_points, find_points
+from a2lp.labelling.sources import Embedding, Progress, find_points
 
 
 def open_task(
@@ -32,7 +33,7 @@ def open_task(
     progress : callable, optional
         Called with the number of images embedded.
     """
-    return _embedded(read_task(labels, find_points(source)), how or Embedding(), progress)
+    return embed_task(read_task(labels, find_points(source)), how or Embedding(), progress)
 
 
 def classify_files(
@@ -70,26 +71,15 @@ def classify_files(
     check_output(out, force=force, classes=task.classes, paths=task.points.paths, source=root)
     if report is not None:
         check_report(report, force=force)
-    task = _embedded(task, how or Embedding(), progress)
+    task = embed_task(task, how or Embedding(), progress)
     result = label(task.points.features, task.labels, keys=task.keys, key=task.key, progress=progress, **options)
     paths = task.points.paths
+    result = replace(result, paths=paths, source=str(source))
     with ExitStack() as stack:  # the page gets its name just after the labels, so that a kill leaves both or none
         if report is not None:
-            page = render_report(result, title=str(source), paths=paths, seed=options.get("seed", 0))
+            seed = options.get("seed", 0)
+            page = render_report(result, title=str(source), paths=paths, seed=seed, progress=progress)
             stack.enter_context(writing(report))
             stack.enter_context(replacing(Path(report))).write_text(page, encoding="utf-8")
         write_output(result, out, force=force, link=link, paths=paths, source=root)
     return task, result
-
-
-def _embedded(task: Task, how: Embedding, progress: Progress | None) -> Task:
-    """The task with vectors, without the images that were skipped."""
-    embedded = task.with_points(embed_points(task.points, how, progress))
-    lost = sorted(set(task.classes) - set(embedded.classes))
-    if lost:
-        raise InputError(
-            f"no labelled example of the class {listed(lost, 5)} can be read, so the class would be lost. Replace the "
-            "damaged images, or label others."
-        )
-    check_classes(embedded.labels, "what is left of the labels")
-    return embedded

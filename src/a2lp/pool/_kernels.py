@@ -170,3 +170,72 @@ def conjugate_gradients(indptr, indices, data, alpha, z, r, squares, enough, lim
             for q in range(w):
                 p[i, q] = r[i, q] + total[q] * p[i, q]
     return limit
+
+
+@_exact
+def common_neighbours(indptr, indices, data, loop, shared):
+    """For each edge, the entry of (loop I + S)² there, divided by the roots of those on the diagonal; S has no loops.
+
+    The columns of each row must be in order. ``shared`` has a place for each edge.
+    """
+    n = len(indptr) - 1
+    length = np.empty(n)
+    for i in range(n):
+        length[i] = loop * loop
+        for e in range(indptr[i], indptr[i + 1]):
+            length[i] += data[e] * data[e]
+    for i in range(n):
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            total = 2 * loop * data[e]
+            mine = indptr[i]
+            its = indptr[j]
+            while mine < indptr[i + 1] and its < indptr[j + 1]:
+                if indices[mine] == indices[its]:
+                    total += data[mine] * data[its]
+                    mine += 1
+                    its += 1
+                elif indices[mine] < indices[its]:
+                    mine += 1
+                else:
+                    its += 1
+            shared[e] = total / np.sqrt(length[i] * length[j])
+
+
+@_exact
+def move_points(indptr, indices, every, due, places, step, done, n_random, state):
+    """One round of a layout: edges that are due attract their ends, and push the first of them from random points.
+
+    ``every`` and ``due`` say after how many rounds each edge is due again, and in which one it is next; ``step`` scales
+    the moves, and ``state`` is that of the random numbers, a uint64. ``due`` and ``places`` (n, 2) are changed. Returns
+    the state for the next round.
+    """
+    n = len(places)
+    most = 4.0  # the longest move before it is scaled
+    for i in range(n):
+        for e in range(indptr[i], indptr[i + 1]):
+            if due[e] > done:
+                continue
+            due[e] += every[e]
+            j = indices[e]
+            dx = places[i, 0] - places[j, 0]
+            dy = places[i, 1] - places[j, 1]
+            pull = 2 / (1 + dx * dx + dy * dy)
+            dx = step * min(max(pull * dx, -most), most)
+            dy = step * min(max(pull * dy, -most), most)
+            places[i, 0] -= dx
+            places[i, 1] -= dy
+            places[j, 0] += dx
+            places[j, 1] += dy
+            for _ in range(n_random):
+                state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)  # Knuth's MMIX
+                k = np.int64(((state >> np.uint64(33)) * np.uint64(n)) >> np.uint64(31))
+                if k == i:
+                    continue
+                dx = places[i, 0] - places[k, 0]
+                dy = places[i, 1] - places[k, 1]
+                square = dx * dx + dy * dy
+                push = 2 / ((0.001 + square) * (1 + square))
+                places[i, 0] += step * min(max(push * dx, -most), most)
+                places[i, 1] += step * min(max(push * dy, -most), most)
+    return state

@@ -33,7 +33,7 @@ _MANY = 4  # labels per class from which auto's weights, and so its confidence, 
 _SURE = 0.8  # the probability of another class from which a given label is doubted
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Assessment:
     """How good an answer is.
 
@@ -64,6 +64,12 @@ class Assessment:
     held_out_probabilities: NdArray
     mistakes: NdArray
     suspicion: NdArray
+
+    def __repr__(self) -> str:
+        return (
+            f"Assessment(accuracy {100 * self.accuracy:.0f} %, 95 % interval {100 * self.low:.0f} to "
+            f"{100 * self.high:.0f} %; {len(self.mistakes)} labels look wrong)"
+        )
 
 
 def assess(answer: PoolAnswer) -> Assessment:

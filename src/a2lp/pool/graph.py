@@ -19,7 +19,7 @@ from a2lp.pool.neighbours import SPARE, Lists, NdArray, Progress, check_points, 
 Sparse = Any  # a scipy.sparse.csr_array
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PoolGraph:
     """An undirected weighted graph over n points.
 
@@ -30,6 +30,9 @@ class PoolGraph:
     """
 
     weights: Sparse
+
+    def __repr__(self) -> str:
+        return f"PoolGraph({self.n} points, {self.weights.nnz // 2} edges)"
 
     @property
     def n(self) -> int:

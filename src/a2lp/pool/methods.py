@@ -57,7 +57,7 @@ _KNN = 5
 _DENSE_POINTS = 2_000  # up to here, a dense graph in one compiled loop is faster than a sparse one
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Task:
     """A pool with its labels: the input of every method.
 
@@ -81,6 +81,9 @@ class Task:
     n_classes: int
     seed: int = 0
     weights: NdArray | None = None
+
+    def __repr__(self) -> str:
+        return f"Task({self.graph!r}, {int(self.given.sum())} labelled: {self.n_classes} classes)"
 
     @cached_property
     def given(self) -> NdArray:

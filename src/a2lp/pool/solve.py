@@ -13,7 +13,7 @@ from a2lp.pool.methods import METHODS, Task, choose_weights, lp
 from a2lp.pool.neighbours import NdArray, nearest
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PoolAnswer:
     """Predictions for the n points of a pool.
 
@@ -51,6 +51,12 @@ class PoolAnswer:
     propagation_confidence: float
     method: str
     reason: str
+
+    def __repr__(self) -> str:
+        given = int(self.given.sum())
+        return (
+            f"PoolAnswer({len(self.labels)} points, {given} of them given: {len(self.classes)} classes; {self.reason})"
+        )
 
     @property
     def given(self) -> NdArray:

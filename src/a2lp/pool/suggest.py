@@ -43,7 +43,7 @@ _LEARNING = 0.25  # errors fall with this power of the labels
 _CLOSE = 0.5  # margin below which a suggestion is described as lying between two classes
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Suggestion:
     """Points to label next.
 
@@ -64,6 +64,11 @@ class Suggestion:
     why: tuple[str, ...]
     gains: NdArray
     expected: float | None
+
+    def __repr__(self) -> str:
+        first = ", ".join(map(str, self.rows[:3])) + (", ..." if len(self.rows) > 3 else "")
+        forecast = "" if self.expected is None else f"; about +{100 * self.expected:.1f} points of accuracy"
+        return f"Suggestion({len(self.rows)} points: rows {first}{forecast})"
 
 
 def suggest(near: Sparse, given: NdArray, answer: PoolAnswer | None, n: int = 20, *, seed: int = 0) -> Suggestion:

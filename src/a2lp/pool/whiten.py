@@ -36,6 +36,9 @@ class Whitening(NamedTuple):
     mean: NdArray
     matrix: NdArray
 
+    def __repr__(self) -> str:
+        return f"Whitening({self.matrix.shape[0]} to {self.matrix.shape[1]} dimensions)"
+
     def apply(self, x: Any) -> NdArray:
         """The whitened points (n, r), of unit length, in float32 (float64 for float64 points)."""
         x = check_points(x)
