@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from a2lp.cli.progress import bar_on_stderr
+from a2lp.cli.progress import progress_of_steps
 
 if TYPE_CHECKING:
     from a2lp.labelling.classify import Labelled
@@ -104,7 +104,7 @@ def classify(
     from a2lp.labelling import Embedding, classify_files
 
     how = Embedding(backbone, weights, view, device, on_corrupt, cache)
-    with explaining_interruptions(), progress_bar() as progress:
+    with explaining_interruptions(), progress_of_steps() as progress:
         task, result = classify_files(
             source,
             labels,
@@ -155,24 +155,6 @@ def explaining_interruptions() -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo("interrupted: embedded images are kept; the same command continues from there.", err=True)
         raise typer.Exit(130) from None
-
-
-@contextmanager
-def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
-    """One bar on stderr for one step after the other; without a terminal, a line with the number of images."""
-    with bar_on_stderr() as (console, bar, task):
-        doing = ""
-
-        def report(what: str, done: int, total: int) -> None:
-            nonlocal doing
-            if what != doing:
-                doing = what
-                bar.reset(task, total=total, description=what)
-                if what == "embedding" and total:
-                    console.print(f"{total} images are not in the cache yet and are embedded", soft_wrap=True)
-            bar.update(task, completed=done, total=total)
-
-        yield report
 
 
 def _print_summary(task: Task, result: Labelled, source: str, out: str) -> None:

@@ -18,9 +18,9 @@ from a2lp.cli.classify import (
     Weights,
     explaining_interruptions,
     print_skipped,
-    progress_bar,
     same_again,
 )
+from a2lp.cli.progress import progress_of_steps
 
 if TYPE_CHECKING:
     from a2lp.labelling.labels import Task
@@ -61,7 +61,7 @@ def suggest(
     from a2lp.labelling import Embedding, suggest_files
 
     how = Embedding(backbone, weights, view, device, on_corrupt, cache)
-    with explaining_interruptions(), progress_bar() as progress:
+    with explaining_interruptions(), progress_of_steps() as progress:
         task, found = suggest_files(
             source,
             labels,

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from a2lp import cores
 from a2lp.checks import listed
 from a2lp.errors import InputError
 from a2lp.features import load
@@ -149,7 +148,6 @@ def embed_points(points: Points, how: Embedding, progress: Progress | None = Non
         images,
         network,
         device=how.device,
-        workers=cores.count(),
         on_corrupt=how.on_corrupt,  # type: ignore[arg-type]  # checked there
         flip=how.flip,
         cache=how.cache,
