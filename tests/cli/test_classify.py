@@ -200,6 +200,10 @@ def test_kill_9_while_embedding() -> None:
 
 QUICK = ("digits.npz", "--labels", "labels.csv")
 BAD: dict[str, tuple[tuple[str, ...], str]] = {
+    "no such folder": (
+        ("my photos/2024", "--labels", "labels.csv", "--out", "new.csv"),
+        "there is no folder 'my photos/2024'",
+    ),
     "no source": (("nowhere.npz", "--labels", "labels.csv", "--out", "new.csv"), "nowhere.npz"),
     "an unknown name": (("digitz", "--labels", "labels.csv", "--out", "new.csv"), "'digits'"),
     "a source without images": (("empty", "--labels", "labels.csv", "--out", "new.csv"), "no image"),

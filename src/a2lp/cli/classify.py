@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +14,6 @@ from a2lp.cli.progress import progress_of_steps
 if TYPE_CHECKING:
     from a2lp.labelling.classify import Labelled
     from a2lp.labelling.labels import Task
-    from a2lp.labelling.sources import Embedding
 
 DOUBT = 0.8
 _MOST_CLASSES = 20
@@ -102,6 +100,7 @@ def classify(
     classes). A run that was stopped or killed continues when it is started again; nothing is replaced without --force.
     """
     from a2lp.labelling import Embedding, classify_files
+    from a2lp.labelling.hints import suggest_command
 
     how = Embedding(backbone, weights, view, device, on_corrupt, cache)
     with explaining_interruptions(), progress_of_steps() as progress:
@@ -123,10 +122,9 @@ def classify(
     _print_summary(task, result, source, out)
     if report is not None:
         typer.echo(f"Report: {report}")
-    typer.echo("Next, choose points to label:")
-    into = [where for where in labels if where.lower().endswith((".csv", ".tsv"))][-1:] or ["labels.csv"]
-    others = [where for where in labels if where not in into]
-    typer.echo(f"    {same_again('suggest', source, others, how)} --into {shlex.quote(into[0])}")
+    if not result.table["given"].all():
+        typer.echo("Next, choose points to label:")
+        typer.echo(f"    {suggest_command(source, labels, how)}")
 
 
 def print_skipped(task: Task) -> None:
@@ -135,16 +133,6 @@ def print_skipped(task: Task) -> None:
         typer.echo(f"skipped: {key}: {reason}", err=True)
     if len(task.points.skipped) > _MOST_SKIPPED:
         typer.echo(f"and {len(task.points.skipped) - _MOST_SKIPPED} more were skipped", err=True)
-
-
-def same_again(command: str, source: str, labels: Sequence[str], how: Embedding) -> str:
-    """Another command on the same source, to be pasted: with the labels, and the options that are not the defaults."""
-    words = ["a2lp", command, source, *(word for where in labels for word in ("--labels", where))]
-    for option in ("backbone", "weights", "view", "device", "on_corrupt", "cache"):
-        value = getattr(how, option)
-        if value != getattr(type(how)(), option):
-            words += [f"--{option.replace('_', '-')}", str(value)]
-    return shlex.join(words)
 
 
 @contextmanager
