@@ -100,6 +100,12 @@ def mean(record: Record, n_classes: int) -> dict[str, Array]:
     return {name: np.mean([curve[name] for curve in seeds], axis=0) for name in ("images", *LINES)} if seeds else {}
 
 
+def photographs(found: dict[str, Array], n_classes: int) -> str:
+    """How many there are; on average over the draws, unless every draw has all species."""
+    n = float(found["images"])
+    return f"{n:,.0f} photographs" if n_classes == CLASSES[-1] else f"about {round(n, -1):,.0f} photographs"
+
+
 def readme(text: str, record: Record) -> str:
     """README with its first figures."""
     found = {n: mean(record, n) for n in CLASSES}
@@ -110,20 +116,21 @@ def readme(text: str, record: Record) -> str:
         return f"{found[species][line][COUNTS.index(labels)]:.0f} %"
 
     (few, some), many, most = HEADLINE, CLASSES[-1], COUNTS[-1]
-    images = {n: f"{float(curves['images']):,.0f}" for n, curves in found.items()}
+    first = photographs(found[few], few).capitalize()
     headline = (
-        f"**{images[few]} photographs of {few} species of birds: label the {some} that a2lp suggests, and "
-        f"{at(few, some)} of all others are right.** With {COUNTS[0]} labels it is {at(few, COUNTS[0])}, with 100 "
-        f"{at(few, 100)}. {some} random labels give {at(few, some, 'random')}, and logistic regression on the same "
-        f"vectors {at(few, some, OTHER)}. {images[many]} photographs of {many} species, {most} labels: "
-        f"{at(many, most)}, {at(many, most, 'random')} and {at(many, most, OTHER)}."
+        f"**{first} of {few} species of birds: label the {some} that a2lp suggests, and {at(few, some)} of all others are "
+        f"right** ({COUNTS[0]} labels: {at(few, COUNTS[0])}; 100 labels: {at(few, 100)}). With {some} random labels it is "
+        f"{at(few, some, 'random')}, and with logistic regression on the same vectors {at(few, some, OTHER)}. "
+        f"{photographs(found[many], many)} of {many} species, {most} labels: {at(many, most)} if they are suggested, "
+        f"{at(many, most, 'random')} if they are random, {at(many, most, OTHER)} with logistic regression."
     )
     picture = "![Accuracy against the number of labels, for 10 and for 50 species](docs/assets/photos.svg)"
     source = (
         f"Test classes of CUB-200-2011, 96 x 96 pixels; the default backbone, which was trained on ImageNet; means of "
         f"{SEEDS} draws (`benchmarks/photos.py`)."
     )
-    parts = [textwrap.fill(headline, 120), picture, textwrap.fill(source, 120)]
+    lines = textwrap.fill(headline.replace(" %", "\0%"), 120).replace("\0", " ")  # no line begins with %
+    parts = [lines, picture, textwrap.fill(source, 120)]
     return fill(text, "photos", {"headline": "\n\n".join(parts)})
 
 
@@ -141,7 +148,7 @@ def figure(record: Record) -> str:
                 if n_classes == CLASSES[-1]:
                     place = {"xytext": (8, 0), "textcoords": "offset points", "va": "center", "color": colour}
                     axes.annotate(text, (COUNTS[-1], curve[-1]), **place, annotation_clip=False)
-            title = f"{n_classes} species, {float(found['images']):,.0f} photographs"
+            title = f"{n_classes} species, {photographs(found, n_classes)}"
             axes.set(title=title, xlabel="labels", xlim=(0, 258), ylim=(0, 103), yticks=range(0, 101, 20))
             axes.grid(alpha=0.2)
             axes.spines[["top", "right"]].set_visible(False)
