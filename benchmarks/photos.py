@@ -118,9 +118,9 @@ def readme(text: str, record: Record) -> str:
     (few, some), many, most = HEADLINE, CLASSES[-1], COUNTS[-1]
     first = photographs(found[few], few).capitalize()
     headline = (
-        f"**{first} of {few} species of birds: label the {some} that a2lp suggests, and {at(few, some)} of all others are "
-        f"right** ({COUNTS[0]} labels: {at(few, COUNTS[0])}; 100 labels: {at(few, 100)}). With {some} random labels it is "
-        f"{at(few, some, 'random')}, and with logistic regression on the same vectors {at(few, some, OTHER)}. "
+        f"**{first} of {few} species of birds: label the {some} that a2lp suggests, and {at(few, some)} of all others "
+        f"are right** ({COUNTS[0]} labels: {at(few, COUNTS[0])}; 100 labels: {at(few, 100)}). With {some} random ones "
+        f"it is {at(few, some, 'random')}, and with logistic regression on the same vectors {at(few, some, OTHER)}. "
         f"{photographs(found[many], many)} of {many} species, {most} labels: {at(many, most)} if they are suggested, "
         f"{at(many, most, 'random')} if they are random, {at(many, most, OTHER)} with logistic regression."
     )
