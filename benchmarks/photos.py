@@ -1,7 +1,9 @@
 """Photographs of birds, labelled from few labels: README's first figures.
 
-    .venv/bin/python benchmarks/photos.py --measure --pack cub_val_test.npz   # embeds 5,903 images; then README
-    .venv/bin/python benchmarks/photos.py                                     # README from the record
+    .venv/bin/python benchmarks/photos.py --measure --pack cub_val_test.npz --features vectors   # then README
+    .venv/bin/python benchmarks/photos.py                                                        # from the record
+
+The first command embeds 5,903 images and keeps their vectors in a folder; the next time it takes them from there.
 
 The images are those of CUB's 50 test classes, embedded by the default backbone of ``a2lp classify``, which was trained
 on ImageNet. Labels are suggested ten at a time (``a2lp suggest``) or drawn at random; the classifiers are ``auto``, the
@@ -38,27 +40,18 @@ COUNTS = (10, 20, 30, 40, 50, 75, 100, 150, 200, 250)
 SEEDS = 5
 HEADLINE = (10, 30)  # species, labels
 GREY = "#808080"
-LINES = {"suggested": "#0072B2", "random": "#56B4E9", "logistic regression, random": "#D55E00"}
+OTHER = "logistic regression, random"
+LINES = {"suggested": ("a2lp, suggested labels", "#2684d9", 2.6), "random": ("a2lp, random labels", "#6f93b8", 1.4)}
+LINES |= {OTHER: ("logistic regression,\nrandom labels", "#d9691a", 1.4)}  # colours for light and dark pages
 Array = np.ndarray[Any, Any]
 
 
 def embedded(pack: Path, split: str, folder: Path) -> tuple[Array, Array]:
-    """Vectors of the images of a split, and their classes."""
+    """Vectors of the images of a split, from the folder or else from the pack, and their classes."""
     out = folder / f"{split}.npz"
-    command = [
-        sys.executable,
-        "-m",
-        "a2lp",
-        "embed",
-        str(pack),
-        "--dataset",
-        "cub",
-        "--split",
-        split,
-        "--out",
-        str(out),
-    ]
-    subprocess.run(command, check=True)
+    if not out.exists():
+        images = [str(pack), "--dataset", "cub", "--split", split]
+        subprocess.run([sys.executable, "-m", "a2lp", "embed", *images, "--out", str(out)], check=True)
     data = a2lp.load(out)
     return data.features.astype(np.float32), np.unique(data.labels, return_inverse=True)[1]
 
@@ -80,11 +73,11 @@ def regression(x: Array, truth: Array, order: Array, C: float) -> list[float]:
     return found
 
 
-def curves(x: Array, truth: Array, n_classes: int, seed: int, C: float) -> dict[str, list[float]]:
-    """Accuracy in percent by the number of labels, one draw."""
+def curves(x: Array, truth: Array, n_classes: int, seed: int, C: float) -> dict[str, Any]:
+    """The number of images, and accuracy in percent by the number of labels, one draw."""
     x, truth, order = draw(x, truth, n_classes, seed)
     pool = a2lp.Pool(x, seed=seed)
-    found: dict[str, list[float]] = {"suggested": [], "random": []}
+    found: dict[str, Any] = {"images": len(truth), "suggested": [], "random": []}
     for count in COUNTS:
         while (missing := count - int(pool.given.sum())) > 0:
             chosen = pool.suggest(min(10, missing)).rows
@@ -94,7 +87,7 @@ def curves(x: Array, truth: Array, n_classes: int, seed: int, C: float) -> dict[
         given = np.isin(np.arange(len(truth)), order[:count])
         pool.label(slice(None), np.where(given, truth, -1))
         found["random"].append(percent(pool.answer.labels, truth, given))
-    return found | {"logistic regression, random": regression(x, truth, order, C)}
+    return found | {OTHER: regression(x, truth, order, C)}
 
 
 def percent(labels: Array, truth: Array, given: Array) -> float:
@@ -102,9 +95,15 @@ def percent(labels: Array, truth: Array, given: Array) -> float:
 
 
 def mean(record: Record, n_classes: int) -> dict[str, Array]:
-    """Mean curves over the seeds; empty if nothing was measured."""
+    """Mean curves and numbers of images over the seeds; empty if nothing was measured."""
     seeds = [curve for name, curve in record.named(f"{n_classes} species").items()]
-    return {name: np.mean([curve[name] for curve in seeds], axis=0) for name in LINES} if seeds else {}
+    return {name: np.mean([curve[name] for curve in seeds], axis=0) for name in ("images", *LINES)} if seeds else {}
+
+
+def photographs(found: dict[str, Array], n_classes: int) -> str:
+    """How many there are; on average over the draws, unless every draw has all species."""
+    n = float(found["images"])
+    return f"{n:,.0f} photographs" if n_classes == CLASSES[-1] else f"about {round(n, -1):,.0f} photographs"
 
 
 def readme(text: str, record: Record) -> str:
@@ -112,20 +111,27 @@ def readme(text: str, record: Record) -> str:
     found = {n: mean(record, n) for n in CLASSES}
     if not all(found.values()):
         return text
-    species, labels = HEADLINE
-    at = {name: f"{curve[COUNTS.index(labels)]:.0f} %" for name, curve in found[species].items()}
-    many, most = CLASSES[-1], COUNTS[-1]
-    more = {name: f"{curve[COUNTS.index(most)]:.0f} %" for name, curve in found[many].items()}
-    other = "logistic regression, random"
+
+    def at(species: int, labels: int, line: str = "suggested") -> str:
+        return f"{found[species][line][COUNTS.index(labels)]:.0f} %"
+
+    (few, some), many, most = HEADLINE, CLASSES[-1], COUNTS[-1]
+    first = photographs(found[few], few).capitalize()
     headline = (
-        f"Photographs of {species} species of birds, {labels} labels: **{at['suggested']} of all others right** if "
-        f"a2lp suggests which to label, {at['random']} with random labels, {at[other]} with logistic regression on "
-        f"the same vectors. Of {many} species with {most} labels: {more['suggested']}, {more['random']} and "
-        f"{more[other]}. (CUB test classes, the default backbone, means of {SEEDS} draws; `benchmarks/photos.py`)"
+        f"**{first} of {few} species of birds: label the {some} that a2lp suggests, and {at(few, some)} of all others "
+        f"are right** ({COUNTS[0]} labels: {at(few, COUNTS[0])}; 100 labels: {at(few, 100)}). With {some} random ones "
+        f"it is {at(few, some, 'random')}, and with logistic regression on the same vectors {at(few, some, OTHER)}. "
+        f"{photographs(found[many], many)} of {many} species, {most} labels: {at(many, most)} if they are suggested, "
+        f"{at(many, most, 'random')} if they are random, {at(many, most, OTHER)} with logistic regression."
     )
-    picture = "![Accuracy against the number of labels](docs/assets/photos.svg)"
-    headline = f"{textwrap.fill(headline, 120)}\n\n{picture}"
-    return fill(text, "photos", {"headline": headline})
+    picture = "![Accuracy against the number of labels, for 10 and for 50 species](docs/assets/photos.svg)"
+    source = (
+        f"Test classes of CUB-200-2011, 96 x 96 pixels; the default backbone, which was trained on ImageNet; means of "
+        f"{SEEDS} draws (`benchmarks/photos.py`)."
+    )
+    lines = textwrap.fill(headline.replace(" %", "\0%"), 120).replace("\0", " ")  # no line begins with %
+    parts = [lines, picture, textwrap.fill(source, 120)]
+    return fill(text, "photos", {"headline": "\n\n".join(parts)})
 
 
 def figure(record: Record) -> str:
@@ -133,16 +139,18 @@ def figure(record: Record) -> str:
     style = {"font.size": 9, "svg.hashsalt": "a2lp", "svg.fonttype": "none", "text.color": GREY, "axes.edgecolor": GREY}
     style |= {"axes.labelcolor": GREY, "xtick.color": GREY, "ytick.color": GREY, "axes.titlecolor": GREY}
     with mpl.rc_context(style):
-        made = Figure(figsize=(9, 3.2), layout="constrained")
+        made = Figure(figsize=(9, 3), layout="constrained")
         for axes, n_classes in zip(made.subplots(1, len(CLASSES), sharey=True), CLASSES, strict=True):
-            for name, curve in mean(record, n_classes).items():
-                axes.plot(COUNTS, curve, color=LINES[name], marker="o", markersize=3)
+            found = mean(record, n_classes)
+            for name, (text, colour, width) in LINES.items():
+                curve = found[name]
+                axes.plot(COUNTS, curve, color=colour, linewidth=width, marker="o", markersize=2.5 + width / 2)
                 if n_classes == CLASSES[-1]:
-                    text = name if "," in name else f"a2lp, {name} labels"
-                    place = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "color": LINES[name]}
+                    place = {"xytext": (8, 0), "textcoords": "offset points", "va": "center", "color": colour}
                     axes.annotate(text, (COUNTS[-1], curve[-1]), **place, annotation_clip=False)
-            axes.set(title=f"{n_classes} species", xlabel="labels", xlim=(0, 260), ylim=(0, 100))
-            axes.grid(alpha=0.25)
+            title = f"{n_classes} species, {photographs(found, n_classes)}"
+            axes.set(title=title, xlabel="labels", xlim=(0, 258), ylim=(0, 103), yticks=range(0, 101, 20))
+            axes.grid(alpha=0.2)
             axes.spines[["top", "right"]].set_visible(False)
         made.axes[0].set_ylabel("accuracy on the rest, %")
         out = io.StringIO()
@@ -154,14 +162,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", action="store_true")
     parser.add_argument("--pack", type=Path, help="images of CUB, as a pack")
+    parser.add_argument("--features", type=Path, help="a folder that keeps their vectors for the next time")
     parser.add_argument("--record", type=Path, default=RECORD)
     parser.add_argument("--readme", type=Path, default=README)
     args = parser.parse_args()
     record = Record(args.record, __doc__.splitlines()[0])
     if args.measure:
         with tempfile.TemporaryDirectory() as folder:
-            val, test = (embedded(args.pack, split, Path(folder)) for split in ("val", "test"))
-        tried = {C: np.mean([regression(*draw(*val, n, 0), C) for n in CLASSES]) for C in (1, 10, 100, 1000)}
+            kept = args.features or Path(folder)
+            kept.mkdir(parents=True, exist_ok=True)
+            val, test = (embedded(args.pack, split, kept) for split in ("val", "test"))
+        tried = {
+            C: np.mean([regression(*draw(*val, n, 0), C) for n in CLASSES]) for C in (1, 10, 100, 1000, 10_000, 100_000)
+        }
         best = max(tried, key=lambda C: tried[C])
         for n in CLASSES:
             for seed in range(SEEDS):

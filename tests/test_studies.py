@@ -44,6 +44,25 @@ def test_docs_field() -> None:
 def test_readme() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert script("field").readme(text, saved("field")) == text, "run benchmarks/field.py"
+    assert script("photos").readme(text, saved("photos")) == text, "run benchmarks/photos.py"
+
+
+def test_readme_begins_with_the_photographs() -> None:
+    """A result with its number of labels, the picture, and three commands, before anything else; all of the record."""
+    photos, record = script("photos"), saved("photos")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    first = text.split("\n## ")[0]
+    (suggested,) = re.findall(
+        r"\*\*About (\d+) photographs of 10 species.* label the 30 .* (\d+) % of all", first.replace("\n", " ")
+    )
+    found = photos.mean(record, 10)
+    accuracy = found["suggested"][photos.COUNTS.index(30)]
+    assert (int(suggested[0]), int(suggested[1])) == (round(float(found["images"]), -1), round(float(accuracy)))
+    assert "(docs/assets/photos.svg)" in first and len(re.findall(r"^\$ ", first, re.MULTILINE)) == 3
+    changed = text.replace(f"{suggested[1]} % of all", "99 % of all")
+    assert photos.readme(changed, record) == text != changed
+    picture = (ROOT / "docs" / "assets" / photos.FIGURE).read_text(encoding="utf-8")
+    assert f"10 species, about {suggested[0]} photographs" in picture
 
 
 def test_docs_a2lp_em() -> None:

@@ -142,7 +142,7 @@ def test_report() -> None:
 def test_images() -> None:
     result = run("photos", "--labels", "few.csv", "--out", "out.jsonl", *SMALL)
     assert result.exit_code == 0, result.stderr
-    assert "30 images are not in the cache yet" in result.stderr
+    assert "30 images, 30 of them not in the cache" in result.stderr
     rows = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
     assert [row["label"] for row in rows] == [list(COLOURS)[i % 3] for i in range(30)]
 
@@ -200,6 +200,10 @@ def test_kill_9_while_embedding() -> None:
 
 QUICK = ("digits.npz", "--labels", "labels.csv")
 BAD: dict[str, tuple[tuple[str, ...], str]] = {
+    "no such folder": (
+        ("my photos/2024", "--labels", "labels.csv", "--out", "new.csv"),
+        "there is no folder 'my photos/2024'",
+    ),
     "no source": (("nowhere.npz", "--labels", "labels.csv", "--out", "new.csv"), "nowhere.npz"),
     "an unknown name": (("digitz", "--labels", "labels.csv", "--out", "new.csv"), "'digits'"),
     "a source without images": (("empty", "--labels", "labels.csv", "--out", "new.csv"), "no image"),

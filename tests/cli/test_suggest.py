@@ -146,6 +146,7 @@ def test_the_sheet() -> None:
 
 BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "no source": (("nowhere.npz", "--out", "new.csv"), "nowhere.npz"),
+    "no such folder": (("my photos/2024", "--out", "new.csv"), "there is no folder 'my photos/2024'"),
     "an unknown name": (("digitz", "--out", "new.csv"), "'digits'"),
     "a source without images": (("empty", "--out", "new.csv"), "no image"),
     "a damaged source": (("cut.npz", "--out", "new.csv"), "cut.npz"),
@@ -165,6 +166,7 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "OUT of another kind": (("digits.npz", "--out", "new.parquet"), ".csv"),
     "nothing to write": (("digits.npz",), "nothing is written"),
     "INTO of another kind": (("digits.npz", "--into", "new.parquet"), ".csv"),
+    "INTO is an output": (("digits.npz", "--into", "output.csv"), "output.csv is an output of a2lp"),
     "INTO is no table": (("digits.npz", "--into", "there.csv"), "there.csv"),
     "the sheet is there": (("digits.npz", "--sheet", "there.html"), "--force"),
     "OUT in no folder": (("digits.npz", "--out", "no/new.csv"), "no folder no"),
@@ -179,6 +181,7 @@ def test_errors_are_one_paragraph(name: str) -> None:
     Path("cut.npz").write_bytes(Path("digits.npz").read_bytes()[:200])
     Path("there.csv").write_text("mine")
     Path("there.html").write_text("mine")
+    Path("output.csv").write_text("id,label,given\nscan 1,a,true\nscan 2,b,false\n")
     Path("empty").mkdir()
     Path("folder.csv").mkdir()
     Path("unknown.csv").write_text("id,label\nscan 1,a\nscan 900,a\n")

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,38 @@ def test_vectors_are_the_output_of_the_network(tmp_path: Path, backbone: Backbon
     base, again = BaseStatistics.load(tmp_path / "out_base.npz"), BaseStatistics.of(file.features, file.labels)
     np.testing.assert_array_equal(base.within_cov, again.within_cov)
     assert base.count == 7
+
+
+def test_every_worker_computes_on_one_thread_and_the_number_of_workers_changes_nothing(
+    tmp_path: Path, backbone: Backbone
+) -> None:
+    """Threads that share an image spin while they wait for each other, which is slow on a busy machine."""
+    source, seen = write_images(tmp_path / "images", 60), set()
+    before = torch.get_num_threads()
+    hook = backbone.module.register_forward_hook(lambda *_: seen.add((threading.get_ident(), torch.get_num_threads())))
+    try:
+        torch.set_num_threads(3)
+        made = [
+            run(tmp_path, source, backbone, workers=n, cache=tmp_path / f"cache of {n}", batch_size=size)[0].features
+            for n, size in ((1, 4), (3, 4), (2, 60))
+        ]
+        after = torch.get_num_threads()
+    finally:
+        hook.remove()
+        torch.set_num_threads(before)
+    assert {threads for _, threads in seen} == {1} and threading.get_ident() not in dict(seen)
+    assert len(dict(seen)) > 1
+    assert after == 3
+    for other in made[1:]:
+        np.testing.assert_array_equal(other, made[0])
+
+
+def test_progress_is_told_for_every_few_images(tmp_path: Path, backbone: Backbone) -> None:
+    source, told = write_images(tmp_path / "images", 9), []
+    (source / "auk" / "003.png").write_bytes(b"no image")
+    run(tmp_path, source, backbone, on_corrupt="skip", batch_size=2, progress=lambda *what: told.append(what))
+    done = [n for step, n, total in told if step == "embedding" and total == 9]
+    assert done[0] == 0 and done[-1] == 9 and done == sorted(done) and len(done) == 6
 
 
 PROGRAM = """

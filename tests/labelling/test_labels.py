@@ -135,10 +135,11 @@ def test_predictions_are_not_the_users_labels() -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_classes_that_look_the_same_are_reported() -> None:
-    table("labels.csv", "path,label\na.jpg,Auk\nb.jpg,auk\nmore/c.jpg,wren\n")
-    with pytest.warns(A2LPWarning, match="'Auk' and 'auk' differ by case or blanks only"):
-        assert read_labels("labels.csv", KEYS).tolist() == ["Auk", "auk", "wren", None]
+@pytest.mark.parametrize("names", [("Auk", "auk"), ("great  auk", "great auk"), ("Great Auk", "greatauk")])
+def test_classes_that_look_the_same_are_reported(names: tuple[str, str]) -> None:
+    table("labels.csv", f"path,label\na.jpg,{names[0]}\nb.jpg,{names[1]}\nmore/c.jpg,wren\n")
+    with pytest.warns(A2LPWarning, match=f"'{names[0]}' and '{names[1]}' differ by case or blanks only"):
+        assert read_labels("labels.csv", KEYS).tolist() == [*names, "wren", None]
 
 
 @pytest.mark.usefixtures("photos")

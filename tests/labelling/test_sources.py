@@ -90,3 +90,16 @@ def test_what_is_no_source(here: Path) -> None:
             find_points(source)
     with pytest.raises(FeatureFileError, match=r"nowhere\.npz"):
         find_points(here / "nowhere.npz")
+
+
+@pytest.mark.usefixtures("photos", "weights")
+def test_photographs_of_telephones_and_panoramas_are_points() -> None:
+    heif, image = pytest.importorskip("pillow_heif"), pytest.importorskip("PIL.Image")
+    for name in ("000", "001"):
+        with image.open(f"photos/{name}.png") as picture:
+            heif.from_pillow(picture).save(f"photos/IMG_{name}.HEIC")
+            picture.save(f"photos/IMG_{name}.avif")
+    image.new("RGB", (12_000, 8_000), (200, 30, 30)).save("photos/panorama.jpg")
+    points = open_source("photos", SMALL)
+    assert len(points) == 12 + 4 + 1 and not points.skipped
+    assert {"IMG_000.HEIC", "IMG_001.avif", "panorama.jpg"} < set(points.keys)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from a2lp.cli.progress import bar_on_stderr
+from a2lp.cli.progress import progress_of_steps
 
 if TYPE_CHECKING:
     from a2lp.labelling.labelled import Labelled
     from a2lp.labelling.labels import Task
-    from a2lp.labelling.sources import Embedding
 
 DOUBT = 0.8
 _MOST_CLASSES = 20
@@ -102,9 +100,10 @@ def classify(
     classes). A run that was stopped or killed continues when it is started again; nothing is replaced without --force.
     """
     from a2lp.labelling import Embedding, classify_files
+    from a2lp.labelling.hints import suggest_command
 
     how = Embedding(backbone, weights, view, device, on_corrupt, cache)
-    with explaining_interruptions(), progress_bar() as progress:
+    with explaining_interruptions(), progress_of_steps() as progress:
         task, result = classify_files(
             source,
             labels,
@@ -123,10 +122,9 @@ def classify(
     _print_summary(task, result, source, out)
     if report is not None:
         typer.echo(f"Report: {report}")
-    typer.echo("Next, choose points to label:")
-    into = [where for where in labels if where.lower().endswith((".csv", ".tsv"))][-1:] or ["labels.csv"]
-    others = [where for where in labels if where not in into]
-    typer.echo(f"    {same_again('suggest', source, others, how)} --into {shlex.quote(into[0])}")
+    if not result.table["given"].all():
+        typer.echo("Next, choose points to label:")
+        typer.echo(f"    {suggest_command(source, labels, how)}")
 
 
 def print_skipped(task: Task) -> None:
@@ -137,16 +135,6 @@ def print_skipped(task: Task) -> None:
         typer.echo(f"and {len(task.points.skipped) - _MOST_SKIPPED} more were skipped", err=True)
 
 
-def same_again(command: str, source: str, labels: Sequence[str], how: Embedding) -> str:
-    """Another command on the same source, to be pasted: with the labels, and the options that are not the defaults."""
-    words = ["a2lp", command, source, *(word for where in labels for word in ("--labels", where))]
-    for option in ("backbone", "weights", "view", "device", "on_corrupt", "cache"):
-        value = getattr(how, option)
-        if value != getattr(type(how)(), option):
-            words += [f"--{option.replace('_', '-')}", str(value)]
-    return shlex.join(words)
-
-
 @contextmanager
 def explaining_interruptions() -> Iterator[None]:
     """Say what an interruption costs."""
@@ -155,24 +143,6 @@ def explaining_interruptions() -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo("interrupted: embedded images are kept; the same command continues from there.", err=True)
         raise typer.Exit(130) from None
-
-
-@contextmanager
-def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
-    """One bar on stderr for one step after the other; without a terminal, a line with the number of images."""
-    with bar_on_stderr() as (console, bar, task):
-        doing = ""
-
-        def report(what: str, done: int, total: int) -> None:
-            nonlocal doing
-            if what != doing:
-                doing = what
-                bar.reset(task, total=total, description=what)
-                if what == "embedding" and total:
-                    console.print(f"{total} images are not in the cache yet and are embedded", soft_wrap=True)
-            bar.update(task, completed=done, total=total)
-
-        yield report
 
 
 def _print_summary(task: Task, result: Labelled, source: str, out: str) -> None:

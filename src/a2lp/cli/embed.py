@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from a2lp import cores
 from a2lp.cli.options import option
-from a2lp.cli.progress import bar_on_stderr
+from a2lp.cli.progress import progress_of_steps
 from a2lp.errors import CorruptImageError, InputError
 
 SOURCE_HELP = "A folder of images with a folder for each class, a dataset's folder, or a pack (.npz)."
@@ -39,8 +36,11 @@ def embed(
     flip: Annotated[bool, option(FLIP_HELP, None, "--flip/--no-flip")] = True,
     on_corrupt: Annotated[str, option("What to do with images that cannot be read.", "refuse|skip")] = "refuse",
     device: Annotated[str, option("auto (CUDA if available), cpu, cuda, cuda:1, ...")] = "auto",
-    batch_size: Annotated[int, option("Images that are read at a time.")] = 64,
-    workers: Annotated[int | None, option("Threads that decode images.", show_default="one for each core")] = None,
+    batch_size: Annotated[int, option("Images that are held at a time.")] = 64,
+    workers: Annotated[
+        int | None,
+        option("Threads that decode images and, on a CPU, run the network.", show_default="one for each core"),
+    ] = None,
     cache: Annotated[Path | None, option(CACHE_HELP, "DIR")] = None,
     force: Annotated[bool, option("Replace FILE if it exists.", None, "--force")] = False,
 ) -> None:
@@ -61,14 +61,14 @@ def embed(
     about: dict[str, Any] = {"source": Path(source).name, "set": images.name}
     about |= {name: value for name, value in (("dataset", dataset), ("split", split)) if value is not None}
     try:
-        with _progress_bar() as progress:
+        with progress_of_steps() as progress:
             features = embed_to_file(
                 images,
                 network,
                 out,
                 device=device,
                 batch_size=batch_size,
-                workers=cores.count() if workers is None else workers,
+                workers=workers,
                 on_corrupt=on_corrupt,
                 flip=flip,
                 cache=cache,
@@ -91,22 +91,3 @@ def embed(
     typer.echo(f"{source}: {n} vectors of {d} dimensions ({network.name}), {len(skipped)} images skipped -> {out}")
     if features.labels is not None:
         typer.echo(f"base statistics of {features.n_classes} classes -> {base_path(out)}")
-
-
-@contextmanager
-def _progress_bar() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on stderr, and a line on how many images are to be embedded."""
-    with bar_on_stderr() as (console, bar, task):
-        looked_up = 0
-
-        def report(what: str, done: int, total: int) -> None:
-            nonlocal looked_up
-            if what == "looking up":
-                looked_up = total
-            elif done == 0:
-                console.print(f"{looked_up} images, {total} of them not in the cache", soft_wrap=True)
-            if done == 0:
-                bar.reset(task, total=total, description=what)
-            bar.update(task, completed=done)
-
-        yield report

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich import progress
 from rich.console import Console
+
+LINE_SECONDS = 10.0  # between lines where there is no terminal
 
 
 @contextmanager
@@ -17,3 +20,52 @@ def bar_on_stderr() -> Iterator[tuple[Console, progress.Progress, progress.TaskI
     columns = (text, progress.BarColumn(), counts, progress.TimeElapsedColumn(), progress.TimeRemainingColumn())
     with progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         yield console, bar, bar.add_task("", total=None)
+
+
+@contextmanager
+def progress_of_steps() -> Iterator[Callable[[str, int, int], None]]:
+    """A function that takes the step, the amount done and the total: a bar for one step after the other.
+
+    Where stderr is not a terminal, a line says every ten seconds how far it is.
+    """
+    with bar_on_stderr() as (console, bar, task):
+        step, looked_up, lines = "", 0, _Lines()
+
+        def report(what: str, done: int, total: int) -> None:
+            nonlocal step, looked_up
+            if what == "looking up":
+                looked_up = total
+            if what != step:
+                step = what
+                lines.start()
+                bar.reset(task, total=total, description=what)
+                if what == "embedding" and total:
+                    console.print(f"{looked_up} images, {total} of them not in the cache", soft_wrap=True)
+            bar.update(task, completed=done, total=total)
+            if not console.is_terminal and (line := lines.next(what, done, total)):
+                console.print(line, soft_wrap=True)
+
+        yield report
+
+
+class _Lines:
+    """A line on a step's progress now and then."""
+
+    def start(self) -> None:
+        """The step begins."""
+        self._began = self._last = time.monotonic()
+
+    def next(self, step: str, done: int, total: int) -> str | None:
+        """A line, if it is time for one."""
+        now = time.monotonic()
+        if now - self._last < LINE_SECONDS or not 0 < done < total:
+            return None
+        self._last = now
+        left = (now - self._began) * (total - done) / done
+        return f"{step}: {done} of {total}, about {_duration(left)} left"
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"

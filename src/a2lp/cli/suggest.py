@@ -18,9 +18,8 @@ from a2lp.cli.classify import (
     Weights,
     explaining_interruptions,
     print_skipped,
-    progress_bar,
-    same_again,
 )
+from a2lp.cli.progress import progress_of_steps
 
 if TYPE_CHECKING:
     from a2lp.labelling.labels import Task
@@ -59,9 +58,10 @@ def suggest(
     empty are ignored.
     """
     from a2lp.labelling import Embedding, suggest_files
+    from a2lp.labelling.hints import classify_command, sheet_table
 
     how = Embedding(backbone, weights, view, device, on_corrupt, cache)
-    with explaining_interruptions(), progress_bar() as progress:
+    with explaining_interruptions(), progress_of_steps() as progress:
         task, found = suggest_files(
             source,
             labels,
@@ -77,14 +77,15 @@ def suggest(
     print_skipped(task)
     _print_suggestions(task, found)
     tables = [*labels, *(str(path) for path in (into, out) if path is not None)]
+    if into is not None or out is not None:
+        typer.echo(f"Next: fill in the column label of {into or out}, then")
+        typer.echo(f"    {classify_command(source, tables, how)}")
     if sheet is not None:
-        typer.echo(f"Open {sheet}, type the labels, and save them as {sheet.stem}.csv.")
-        tables = [*tables, f"{sheet.stem}.csv"] if into is None and out is None else tables
-    fill = into or out
-    typer.echo("Next:" if fill is None else f"Next: fill in the column label of {fill}, then")
-    typer.echo(
-        f"    {same_again('classify', source, tables, how)} --out out.csv{' --force' * Path('out.csv').exists()}"
-    )
+        saved = sheet_table(sheet)
+        typer.echo(
+            f"{'Or' if into or out else 'Next:'} open {sheet}, type the labels and save them here as {saved}, then"
+        )
+        typer.echo(f"    {classify_command(source, [*tables, saved], how)}")
 
 
 def _print_suggestions(task: Task, found: Suggestion) -> None:

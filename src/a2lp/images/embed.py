@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy as np
 import PIL
 import torch
 
+from a2lp import cores
 from a2lp._version import __version__
 from a2lp.checks import require_name, require_whole
 from a2lp.errors import CorruptImageError, FeatureFileError, InputError
@@ -27,10 +28,9 @@ from a2lp.images.backbones import Backbone
 from a2lp.images.cache import FeatureCache
 from a2lp.images.datasets import ImageSet
 from a2lp.images.datasets.image_set import OnCorrupt, check_memory
-from a2lp.images.forward import choose_device, forward_function
+from a2lp.images.forward import choose_device, embed_rows
 
 NDArray = np.ndarray[Any, Any]
-Read = tuple[NDArray, NDArray]  # pixels (n, h, w, 3), and their rows
 Progress = Callable[[str, int, int], None]
 """Called with the step (``"looking up"`` or ``"embedding"``), the images done, and their total."""
 
@@ -44,7 +44,7 @@ def embed_images(
     *,
     device: str = "auto",
     batch_size: int = 64,
-    workers: int = 1,
+    workers: int | None = None,
     on_corrupt: OnCorrupt = "refuse",
     flip: bool = True,
     cache: str | Path | None = None,
@@ -65,8 +65,9 @@ def embed_images(
         A torch device, or ``"auto"``: CUDA if available, else the CPU.
     batch_size : int
         The number of images that are decoded and held at a time.
-    workers : int
-        Threads that decode images, while the network works on the previous batch.
+    workers : int, optional
+        Threads; one for each core if not given. On a CPU, each decodes images and runs the network on one core. On
+        other devices, they decode images while the network works on the previous batch.
     on_corrupt : {"refuse", "skip"}
         Whether an image that cannot be read raises an error, or is left out: ``about["skipped"]`` has the reasons.
     flip : bool
@@ -87,11 +88,12 @@ def embed_images(
     if len(images) == 0:
         raise InputError(f"{images.name!r} has no images. Choose another set or split.")
     require_whole("batch_size", batch_size, 1, "64 is usual.")
-    require_whole("workers", workers, 1, "It is the number of threads that decode.")
+    workers = cores.count() if workers is None else workers
+    require_whole("workers", workers, 1, "It is the number of threads.")
     require_name("choice for corrupt images", on_corrupt, ("refuse", "skip"))
     side = backbone.view.output
     check_memory(f"two batches of {batch_size} images of {side} x {side} pixels", 2 * batch_size * side * side * 3)
-    forward = forward_function(backbone, choose_device(device), flip)
+    chosen = choose_device(device)
     recipe = _recipe(backbone, flip)
     store = FeatureCache(Path(cache) if cache is not None else cache_folder(), recipe, backbone.dim)
 
@@ -99,16 +101,20 @@ def embed_images(
     digests = _digests(images, workers, on_corrupt, report, skipped)
     vectors = store.get(digest for digest in digests if digest)
     missing = {digest: row for row, digest in enumerate(digests) if digest and digest not in vectors}
-    read = partial(images.read, view=backbone.view, workers=workers, on_corrupt=on_corrupt, skipped=skipped)
+    read = partial(images.read, view=backbone.view, on_corrupt=on_corrupt, skipped=skipped)
+    rows = list(missing.values())
+    found = embed_rows(read, rows, backbone, chosen, flip=flip, batch_size=batch_size, workers=workers)
     report("embedding", 0, len(missing))
+    done = -len(skipped)  # files that could not even be hashed are not among the missing ones
     try:
-        for done, (pixels, rows) in enumerate(_read_ahead(read, list(missing.values()), batch_size), start=1):
-            new = forward(pixels)
-            _check_finite(new, rows, images)
-            names = [str(digests[row]) for row in rows]
-            vectors |= zip(names, new, strict=True)
-            store.add(names, new)
-            report("embedding", min(done * batch_size, len(missing)), len(missing))
+        with closing(found):
+            for new, kept in found:
+                _check_finite(new, kept, images)
+                names = [str(digests[row]) for row in kept]
+                vectors |= zip(names, new, strict=True)
+                store.add(names, new)
+                done += len(kept)
+                report("embedding", done + len(skipped), len(missing))
     finally:
         store.flush()
     versions = {"a2lp": __version__, "python": platform.python_version(), "numpy": np.__version__}
@@ -208,18 +214,6 @@ def _digests(
             found += pool.map(digest, range(start, min(start + 1024, len(images))))
     report("looking up", len(images), len(images))
     return found
-
-
-def _read_ahead(read: Callable[[Sequence[int]], Read], rows: Sequence[int], batch_size: int) -> Iterator[Read]:
-    """Batches of rows; the next one is read while the caller works on one."""
-    with ThreadPoolExecutor(1) as reader:
-        ahead: deque[Future[Read]] = deque()
-        for start in range(0, len(rows), batch_size):
-            ahead.append(reader.submit(read, rows[start : start + batch_size]))
-            if len(ahead) == 2:
-                yield ahead.popleft().result()
-        for last in ahead:
-            yield last.result()
 
 
 def _check_finite(vectors: NDArray, rows: NDArray, images: ImageSet) -> None:

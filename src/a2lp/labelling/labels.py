@@ -48,15 +48,12 @@ class Task:
         What the user calls a point: ``path``, ``file``, ``id``, or ``index`` for rows of vectors.
     how : array (n,) of object
         How each label was chosen: ``"suggested"``, ``"audit"``, or something else.
-    listed : frozenset of str
-        Keys in the tables, labelled or not.
     """
 
     points: Points
     labels: NDArray
     key: str
     how: NDArray
-    listed: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:
         given = sum(label is not None for label in self.labels)
@@ -145,7 +142,6 @@ class _Labels:
         self.keys = list(points.keys)
         self.paths = None if points.paths is None else list(points.paths)
         self.key = ""
-        self.listed: set[int] = set()
         self._found: dict[int, tuple[str, str]] = {}
         self._how: dict[int, str] = {}
 
@@ -165,8 +161,7 @@ class _Labels:
         for row, (label, _) in self._found.items():
             labels[row], how[row] = label, self._how[row]
         points = replace(self.points, keys=tuple(self.keys), paths=None if self.paths is None else tuple(self.paths))
-        listed = frozenset(self.keys[row] for row in self.listed)
-        return Task(points, labels, self.key or self._usual_key(), how, listed)
+        return Task(points, labels, self.key or self._usual_key(), how)
 
     def _usual_key(self) -> str:
         numbered = self.keys == [str(row) for row in range(len(self.keys))]
@@ -179,10 +174,9 @@ def _add_table(found: _Labels, path: Path) -> None:
             f"there is no folder {path}. Give {EXPECTED} with the columns path,label, or a folder that holds a folder "
             "of examples for each class."
         )
-    key, rows, predictions, _ = read_table(path)
+    key, rows, predictions, *_ = read_table(path)
     row_of = _by_index(path, rows, len(found.keys)) if key == "index" else _by_key(path, rows, found)
     for row in rows:
-        found.listed.add(row_of[row.key])
         if row.label is not None:
             found.add(row_of[row.key], row.label, f"{path}, {row.place}", row.how)
     found.key = found.key or ("path" if key == "index" and found.paths is not None else key)

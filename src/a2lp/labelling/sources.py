@@ -6,6 +6,7 @@ takes; ``embed_points`` adds the vectors. ``open_source`` does both.
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from a2lp import cores
-from a2lp.checks import listed
+from a2lp.checks import listed, shown
 from a2lp.errors import InputError
 from a2lp.features import load
+from a2lp.features.bundled import BUNDLED
 from a2lp.features.files import FORMATS
+from a2lp.files import exists
 
 NDArray = np.ndarray[Any, Any]
 Progress = Callable[[str, int, int], None]
@@ -121,6 +123,13 @@ def find_points(source: str | Path) -> Points:
     path = Path(source)
     if path.is_dir():
         return _folder(path)
+    if not exists(path) and str(source) not in BUNDLED and path.suffix.lower() not in FORMATS:
+        near = difflib.get_close_matches(str(source)[:80], BUNDLED, n=1)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        raise InputError(
+            f"there is no folder {shown(str(source))} here ({Path.cwd()}). {hint}Give a folder of images, a feature "
+            f"file ({', '.join(FORMATS)}), or - for paths on standard input."
+        )
     found = load(source)
     return Points(found.files or tuple(map(str, range(len(found)))), features=found.features)
 
@@ -155,7 +164,6 @@ def embed_points(points: Points, how: Embedding, progress: Progress | None = Non
         images,
         network,
         device=how.device,
-        workers=cores.count(),
         on_corrupt=how.on_corrupt,  # type: ignore[arg-type]  # checked there
         flip=how.flip,
         cache=how.cache,

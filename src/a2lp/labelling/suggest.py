@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shlex
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -12,12 +11,13 @@ from typing import Any, NamedTuple
 from a2lp.checks import require_whole
 from a2lp.errors import InputError
 from a2lp.files import check_target, exists, write_text
+from a2lp.labelling.hints import classify_command, sheet_table
 from a2lp.labelling.inputs import read_inputs
 from a2lp.labelling.labels import Task, Where, check_not_labels, read_task
 from a2lp.labelling.pages import render, require_jinja2, thumbnail
 from a2lp.labelling.sources import Embedding, Progress, embed_points, find_points
 from a2lp.labelling.suggested import Suggested
-from a2lp.labelling.tables import append_rows
+from a2lp.labelling.tables import append_rows, is_output, lines_to_fill_in
 from a2lp.pool.session import Pool
 from a2lp.pool.suggest import Suggestion
 
@@ -102,11 +102,18 @@ def suggest_files(
     """
     require_whole("n", n, 1, "Ask for 20, say.")
     tables = [labels] if isinstance(labels, str | Path) else list(labels)
+    filled = [*tables, *(table for table in (into, out) if table is not None)]  # what will hold labels
     if into is None and out is None and sheet is None:
         raise InputError("nothing is written: name a table of labels (into), a new table (out), or a page (sheet).")
     if into is not None:
         tables = [*tables, into] if exists(into) else tables
         check_target(into, (".csv", ".tsv"), "a table of labels", force=True)
+        if exists(into) and is_output(Path(into)):
+            raise InputError(
+                f"{into} is an output of a2lp, which has a line for every point already. Give it as labels (--labels), "
+                "and name a table of your own to add lines to."
+            )
+    waiting = set() if into is None or not exists(into) else lines_to_fill_in(Path(into))
     if out is not None:
         check_not_labels(out, tables)
         check_target(out, (".csv",), "a list of suggestions", force=force)
@@ -119,10 +126,10 @@ def suggest_files(
     pool = Pool(task.points.features, task.labels, seed=seed, progress=report)
     found = pool.suggest(n)
     if sheet is not None:
-        write_text(Path(sheet), _sheet(task, found, source, tables, Path(sheet)))
+        write_text(Path(sheet), _sheet(task, found, source, filled, Path(sheet), how or Embedding()))
     rows = [(str(task.keys[row]), "suggested", why) for row, why in zip(found.rows.tolist(), found.why, strict=True)]
-    if into is not None:  # lines that were not filled in are there already
-        append_rows(Path(into), task.key, [row for row in rows if row[0] not in task.listed])
+    if into is not None:
+        append_rows(Path(into), task.key, [row for row in rows if row[0] not in waiting])
     if out is not None:
         append_rows(Path(out), task.key, rows, new=True)
     return task, found
@@ -135,15 +142,14 @@ class _Card(NamedTuple):
     picture: str
 
 
-def _sheet(task: Task, found: Suggestion, source: Where, tables: Sequence[Where], sheet: Path) -> str:
+def _sheet(task: Task, found: Suggestion, source: Where, tables: Sequence[Where], sheet: Path, how: Embedding) -> str:
     """The page of pictures and fields."""
     paths = task.points.paths
     cards = [
         _Card(str(task.keys[row]), "suggested", why, "" if paths is None else thumbnail(paths[row], _SIDE))
         for row, why in zip(found.rows.tolist(), found.why, strict=True)
     ]
-    download = f"{sheet.stem}.csv"
-    options = " ".join(f"--labels {shlex.quote(str(where))}" for where in [*tables, download])
+    download = sheet_table(sheet)
     values: dict[str, Any] = {
         "title": str(source),
         "cards": cards,
@@ -151,7 +157,7 @@ def _sheet(task: Task, found: Suggestion, source: Where, tables: Sequence[Where]
         "classes": task.classes,
         "column": task.key,
         "download": download,
-        "command": f"a2lp classify {shlex.quote(str(source))} {options} --out out.csv",
+        "command": classify_command(source, [*tables, download], how),
         "store": hashlib.sha256("\n".join(card.key for card in cards).encode()).hexdigest()[:16],
     }
     return render("sheet.html.jinja", **values)

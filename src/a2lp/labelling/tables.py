@@ -46,12 +46,15 @@ class Table(NamedTuple):
         How many labels are predictions of a2lp (``given`` is false); they count as no label.
     ours : bool
         Whether a2lp wrote the table: it has a column ``given``.
+    added : int
+        How many labels of such a table were added to it since: ``given`` is empty.
     """
 
     key: str
     rows: list[Row]
     predictions: int
     ours: bool
+    added: int
 
 
 def read_table(path: Path) -> Table:
@@ -74,16 +77,31 @@ def read_table(path: Path) -> Table:
             )
         cells = [_Cells(place, dict(zip(names, line, strict=False))) for place, line in lines]
         rows = [row for one in cells if (row := one.row(key, label)) is not None]
-        return Table(key, rows, sum(one.is_prediction(label) for one in cells), _GIVEN in names)
+        predictions = sum(one.is_prediction(label) for one in cells)
+        added = sum(one.text(label) is not None and one.text(_GIVEN) is None for one in cells)
+        return Table(key, rows, predictions, _GIVEN in names, added)
+
+
+def is_output(path: Path) -> bool:
+    """Whether a file is a table that ``a2lp classify`` wrote."""
+    try:
+        return read_table(path).ours
+    except A2LPError:
+        return False
 
 
 def holds_labels(path: Path) -> bool:
-    """Whether a file is a table of labels that a2lp did not write: the user's own work."""
+    """Whether a file is a table with labels that a2lp did not write: the user's own work."""
     try:
         table = read_table(path)
     except A2LPError:
         return False
-    return not table.ours and any(row.label is not None for row in table.rows)
+    return table.added > 0 if table.ours else any(row.label is not None for row in table.rows)
+
+
+def lines_to_fill_in(path: Path) -> set[str]:
+    """The points of lines that ``append_rows`` has added to a table and that have no label yet."""
+    return {row.key for row in read_table(path).rows if row.label is None and row.how}
 
 
 def append_rows(path: Path, key: str, rows: Sequence[tuple[str, str, str]], *, new: bool = False) -> None:

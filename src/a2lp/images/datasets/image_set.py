@@ -137,10 +137,12 @@ class ImageSet:
 
         chunk = max(1, min(_CHUNK, -(-len(wanted) // (4 * workers))))
         order = np.argsort(wanted, kind="stable")  # neighbours share a mosaic, or a part of the disk
-        pool, done = ThreadPoolExecutor(workers), 0
+        parts = [order[i : i + chunk] for i in range(0, len(order), chunk)]
+        pool, done = ThreadPoolExecutor(workers), 0  # starts no thread before it is used
         try:
-            for future in [pool.submit(work, order[i : i + chunk]) for i in range(0, len(order), chunk)]:
-                done += future.result()
+            # one worker is the caller itself, which may be one of several threads that read a few images each
+            for count in (pool.map if workers > 1 else map)(work, parts):
+                done += count
                 if progress is not None:
                     progress(done, len(wanted))
         finally:
