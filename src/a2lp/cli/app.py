@@ -20,6 +20,7 @@ from a2lp.cli.meta_train import meta_train
 from a2lp.cli.methods import methods
 from a2lp.cli.options import option
 from a2lp.cli.reproduce import reproduce
+from a2lp.cli.serve import serve
 from a2lp.cli.suggest import suggest
 from a2lp.cli.sweep import sweep
 from a2lp.cli.tables import tables
@@ -63,7 +64,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _run in (classify, suggest, bench, methods, sweep, tables, reproduce, train, meta_train, embed, convert, doctor):
+for _run in (
+    classify,
+    suggest,
+    serve,
+    bench,
+    methods,
+    sweep,
+    tables,
+    reproduce,
+    train,
+    meta_train,
+    embed,
+    convert,
+    doctor,
+):
     app.command()(_run)
 
 

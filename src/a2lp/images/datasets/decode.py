@@ -38,7 +38,7 @@ def _formats() -> tuple[str, ...]:
     return _FORMATS
 
 
-def _open(encoded: bytes | memoryview, file: str) -> Image.Image:
+def _open(encoded: bytes | memoryview, file: str, side: int | None = None) -> Image.Image:
     """An image whose pixels are not decoded yet; large JPEG files will be at a half, quarter or eighth of their size.
 
     Pillow refuses large images when they are opened, before their size can be reduced, so its limit is lifted for that
@@ -52,6 +52,8 @@ def _open(encoded: bytes | memoryview, file: str) -> Image.Image:
             Image.MAX_IMAGE_PIXELS = limit
     width, height = image.size
     shrink = next((s for s in (1, 2, 4) if width * height <= _MOST_PIXELS * s * s), 8)
+    if side is not None:
+        shrink = max(shrink, next((s for s in (8, 4, 2) if min(width, height) >= 2 * s * side), 1))
     if shrink > 1:
         image.draft("RGB", (width // shrink, height // shrink))  # only JPEG files follow it
     if image.width * image.height > _MOST_PIXELS:
@@ -62,13 +64,14 @@ def _open(encoded: bytes | memoryview, file: str) -> Image.Image:
     return image
 
 
-def decode(encoded: bytes | memoryview, file: str) -> Pixels:
+def decode(encoded: bytes | memoryview, file: str, side: int | None = None) -> Pixels:
     """The pixels of an encoded image as uint8 (h, w, 3), rotated by its EXIF orientation.
 
-    Of several frames, the first is decoded. ``file`` is the name of the image in error messages.
+    Of several frames, the first is decoded. ``file`` is the name of the image in error messages. Where only a picture
+    of ``side`` pixels is wanted, a JPEG may be decoded at a fraction of its size, at least twice as large as that.
     """
     try:
-        with _open(encoded, file) as image:
+        with _open(encoded, file, side) as image:
             ImageOps.exif_transpose(image, in_place=True)
             return _rgb(image, file)
     except CorruptImageError:
