@@ -35,13 +35,6 @@ export class Actions extends EventTarget {
     return this.view.place === "queue" ? "suggested" : "own";
   }
 
-  /** @param {number[]} rows what the user saw when deciding */
-  #shown(rows) {
-    if (this.view.blind) return undefined;
-    const { cls, conf, seq } = this.store;
-    return { seq, labels: rows.map((row) => (cls[row] === NONE ? null : cls[row])), confidence: rows.map((row) => conf[row] / 255) };
-  }
-
   /**
    * @param {Record<string, any> & { op: string }} command
    * @param {string} said
@@ -81,7 +74,7 @@ export class Actions extends EventTarget {
   label(name) {
     const rows = this.targets();
     if (!rows.length) return;
-    const command = { op: "label", rows, label: name, how: this.#how(rows), shown: this.#shown(rows) };
+    const command = { op: "label", rows, label: name, how: this.#how(rows) };
     this.recent = [name, ...this.recent.filter((one) => one !== name)].slice(0, 30);
     this.#run(command, rows.length > 1 ? `${plural(rows.length, "point")} labelled ${name}` : `Labelled ${name}`, (id) => {
       this.store.hold(rows, { id, name, flags: FLAG.YOURS });
@@ -101,7 +94,7 @@ export class Actions extends EventTarget {
   #accept(op, rows, flag) {
     if (!rows.length) return;
     const labels = rows.map((row) => this.store.cls[row]);
-    this.#run({ op, rows, labels, shown: this.#shown(rows) }, `${plural(rows.length, "prediction")} accepted`, (id) => {
+    this.#run({ op, rows, labels }, `${plural(rows.length, "prediction")} accepted`, (id) => {
       this.store.hold(rows, { id, name: null, flags: flag, cls: labels });
     });
   }
@@ -161,7 +154,7 @@ export class Actions extends EventTarget {
   #decide(op, said, flags) {
     const rows = this.targets();
     if (!rows.length) return;
-    this.#run({ op, rows, how: this.#how(rows), shown: this.#shown(rows) }, said, (id) => this.store.hold(rows, { id, name: null, flags }));
+    this.#run({ op, rows, how: this.#how(rows) }, said, (id) => this.store.hold(rows, { id, name: null, flags }));
     if (op === "reject") this.#advance(rows);
     else this.view.select([]);
   }

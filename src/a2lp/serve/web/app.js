@@ -43,7 +43,7 @@ async function resync() {
     if (state.phase !== "ready") return;
     store.apply(readRows(await api.bytes("/api/rows")));
     document.documentElement.dataset.phase = "ready";
-    if (!map.plane) map.load().catch(() => {});
+    if (!map.plane && state.map) map.load().catch(() => {});
   } catch (error) {
     if (error instanceof Refused && error.status !== 403) status.toast(error.message);
   }
@@ -173,6 +173,15 @@ store.addEventListener("rows", () => {
   document.documentElement.dataset.seq = String(store.seq);
 });
 view.addEventListener("order", () => actions.settled());
+/** The keyboard goes back to where the user works. */
+function refocus() {
+  if (document.querySelector("dialog[open]")) return;
+  if (view.place === "grid") grid.focus();
+  else if (view.place === "queue") queue.focus();
+  else byId("map").focus({ preventScroll: true });
+}
+view.addEventListener("refocus", refocus);
+for (const dialog of document.querySelectorAll("dialog")) dialog.addEventListener("close", () => document.activeElement === document.body && refocus());
 for (const id of ["grid", "map", "queue"]) {
   byId(id).addEventListener("focusin", () => {
     view.place = /** @type {any} */ (id);

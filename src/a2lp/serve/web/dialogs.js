@@ -81,11 +81,11 @@ export function openClass(store, actions, palette, id) {
   byId("class-sums").textContent = `${count(one.yours)} yours, ${count(one.accepted + one.unseen)} accepted, ${count(one.predicted)} predicted`;
   name.value = one.name;
   const holder = (/** @type {string} */ key) => store.sorted.find((other) => other.pin === key && other.id !== id);
-  fill(pin, h("option", { value: "" }, "no key"), ..."123456789".split("").map((key) => h("option", { value: key, selected: one.pin === key }, holder(key) ? `${key}, now ${holder(key)?.name}` : key)));
+  fill(pin, !one.pin && h("option", { value: "" }, "no key"), ..."123456789".split("").map((key) => h("option", { value: key, selected: one.pin === key }, holder(key) ? `${key}, now ${holder(key)?.name}` : key)));
   byId("class-save").onclick = () => {
     const to = name.value.trim();
     if (to && to !== one.name) actions.run({ op: store.find(to) ? "merge" : "rename", label: one.name, to }, `Renamed to ${to}`);
-    if ((pin.value || null) !== one.pin) actions.run({ op: "pin", label: to || one.name, key: pin.value || null }, pin.value ? `Key ${pin.value}` : "No key");
+    if (pin.value && pin.value !== one.pin) actions.run({ op: "pin", label: to || one.name, key: pin.value }, `Key ${pin.value}`);
     dialog("class").close();
   };
   byId("class-merge").onclick = () => {

@@ -3,7 +3,7 @@
 /** @typedef {string | number | Node | null | undefined | false} Child */
 
 /**
- * Make an element. Names that begin with "on" are listeners, true and false set or leave out an attribute.
+ * Make an element. Names that begin with "on" are listeners, true and false set or leave out an attribute but of ARIA.
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} tag
  * @param {Record<string, any>} [props]
@@ -14,6 +14,7 @@ export function h(tag, props = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(props)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name.startsWith("aria-") && typeof value === "boolean") element.setAttribute(name, String(value));
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value != null) element.setAttribute(name, String(value));
   }

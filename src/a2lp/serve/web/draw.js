@@ -37,7 +37,7 @@ void main() {
   pixel = vec4(rgb * a, a);
 }`;
 
-/** @typedef {{ palette: Uint8Array, ink: number[], accent: number[] }} Look colours from 0 to 1 */
+/** @typedef {{ palette: Uint8Array<ArrayBuffer>, ink: number[], accent: number[] }} Look colours from 0 to 1 */
 /** @typedef {{ scaleX: number, scaleY: number, left: number, top: number, width: number, height: number, ratio: number }} Frame in CSS pixels */
 
 /** @param {number} n @param {number} k @returns {Uint32Array} a fixed sample of rows */
@@ -62,6 +62,7 @@ class GlPoints {
    * @param {Uint16Array} y
    */
   constructor(gl, x, y) {
+    /** @type {WebGL2RenderingContext} */
     this.gl = gl;
     this.n = x.length;
     this.program = this.#compile();
@@ -166,7 +167,7 @@ class GlPoints {
 
 class PlainPoints {
   /** @type {import("./wire.js").Rows | null} */ #rows = null;
-  #marks = new Uint8Array(0);
+  /** @type {Uint8Array} */ #marks = new Uint8Array(0);
   /** @type {Look | null} */ #look = null;
 
   /** @param {CanvasRenderingContext2D} context @param {Uint16Array} x @param {Uint16Array} y */

@@ -130,7 +130,7 @@ export class Grid extends EventTarget {
     this.#lay();
     const after = this.#screenTop();
     if (before !== null && after !== null && before > -this.#cellHeight && before < this.#tall) this.scroll.top += after - before;
-    else if (before === null) this.reveal();
+    else if (before === null && this.view.place === "grid") this.reveal();
     this.#draw();
     if (active) this.focus();
     this.element.classList.toggle("empty", !this.view.order.length);
@@ -291,7 +291,7 @@ export class Grid extends EventTarget {
     const key = this.points.key(row);
     const selected = view.selection.has(row);
     const current = view.current === row;
-    const drawn = `${store.cls[row]} ${store.conf[row]} ${store.flags[row]} ${selected} ${current} ${store.changed[row]} ${key} ${view.blind}`;
+    const drawn = `${store.cls[row]} ${store.conf[row]} ${store.flags[row]} ${selected} ${current} ${key} ${view.blind}`;
     if (cell.drawn === drawn) return;
     cell.drawn = drawn;
     const { caption, state } = this.describe(row);
@@ -307,7 +307,7 @@ export class Grid extends EventTarget {
 
   /** @param {number} row @returns {{ caption: string, state: string }} in a word or two, and as a class of the style sheet */
   describe(row) {
-    const { cls, conf, flags, changed } = this.store;
+    const { cls, conf, flags } = this.store;
     const flag = flags[row];
     const name = this.store.name(cls[row]);
     if (flag & FLAG.REJECTED) return { caption: "none of these", state: "rejected" };
@@ -319,7 +319,7 @@ export class Grid extends EventTarget {
     if (cls[row] === NONE) return { caption: "", state: "" };
     const sure = percent(conf[row] / 255);
     const moved = this.#elsewhere(row);
-    const state = moved || changed[row] ? "changed" : flag & FLAG.NOVEL ? "novel" : flag & FLAG.DOUBTFUL ? "doubtful" : "";
+    const state = moved ? "changed" : flag & FLAG.NOVEL ? "novel" : flag & FLAG.DOUBTFUL ? "doubtful" : "";
     if (moved) return { caption: `${name} ${sure}`, state };
     if (flag & FLAG.NOVEL) return { caption: `${sure}, odd?`, state };
     return { caption: flag & FLAG.DOUBTFUL ? `${sure} ?` : sure, state };

@@ -7,6 +7,7 @@ import { Plane } from "./plane.js";
 import { readMap } from "./wire.js";
 
 const NAMES = 24;
+const BINS = 20;
 const MARGIN = 18;
 const LISTED = 24;
 
@@ -83,7 +84,7 @@ export class PointMap {
   focusClass(id) {
     if (this.#only === id) return;
     this.#only = id;
-    this.#again({ look: true });
+    this.#again({ look: true, rows: true });
   }
 
   #resized() {
@@ -154,25 +155,29 @@ export class PointMap {
     return { palette, ink: colour("--ink").map((v) => v / 255), accent: accent.map((v) => v / 255) };
   }
 
-  /** Where the names stand: at the point of a class that is nearest to its middle. */
+  /** Where the names stand: where most points of the class are. */
   #centres() {
     const { store, plane } = this;
     if (!plane) return;
-    const ids = store.sorted.slice().sort((a, b) => store.slot(b.id) - store.slot(a.id)).filter((one) => store.slot(one.id) >= 0).slice(-NAMES).map((one) => one.id);
-    if (this.#only >= 0 && !ids.includes(this.#only)) ids.push(this.#only);
-    const sums = new Map(ids.map((id) => [id, { x: 0, y: 0, n: 0 }]));
+    const named = store.sorted.filter((one) => store.slot(one.id) >= 0 || one.id === this.#only);
+    const ids = named.sort((a, b) => store.slot(a.id) - store.slot(b.id)).slice(0, NAMES).map((one) => one.id);
+    const bins = new Map(ids.map((id) => [id, new Uint32Array(3 * BINS * BINS)]));
     const step = Math.max(1, Math.floor(store.n / 100_000));
     for (let row = 0; row < store.n; row += step) {
-      const sum = sums.get(store.cls[row]);
-      if (!sum) continue;
-      sum.x += plane.x[row];
-      sum.y += plane.y[row];
-      sum.n++;
+      const sums = bins.get(store.cls[row]);
+      if (!sums) continue;
+      const [x, y] = [plane.x[row], plane.y[row]];
+      const k = 3 * (((y * BINS) >> 16) * BINS + ((x * BINS) >> 16));
+      sums[k]++;
+      sums[k + 1] += x;
+      sums[k + 2] += y;
     }
-    this.#names = ids.flatMap((id) => {
-      const sum = sums.get(id);
-      return sum?.n ? [{ text: store.name(id), x: sum.x / sum.n / 65535, y: sum.y / sum.n / 65535 }] : [];
-    });
+    this.#names = [];
+    for (const [id, sums] of bins) {
+      let best = 0;
+      for (let k = 0; k < sums.length; k += 3) if (sums[k] > sums[best]) best = k;
+      if (sums[best]) this.#names.push({ text: store.name(id), x: sums[best + 1] / sums[best] / 65535, y: sums[best + 2] / sums[best] / 65535 });
+    }
   }
 
   #overlay() {
@@ -186,7 +191,7 @@ export class PointMap {
     context.lineJoin = "round";
     /** @type {{ x: number, y: number, half: number }[]} */
     const written = [];
-    for (const name of this.#names.toReversed()) {
+    for (const name of this.#names) {
       const text = name.text.length > 22 ? `${name.text.slice(0, 21)}…` : name.text;
       const half = context.measureText(text).width / 2;
       const x = Math.min(this.#width - half - 4, Math.max(half + 4, left + name.x * scaleX));

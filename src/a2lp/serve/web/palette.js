@@ -12,7 +12,6 @@ export class Palette {
   /** @type {{ name: string, fresh: boolean }[]} */ #options = [];
   #at = 0;
   /** @type {Question | null} */ #question = null;
-  /** @type {Element | null} */ #from = null;
 
   /**
    * @param {import("./store.js").Store} store
@@ -46,7 +45,6 @@ export class Palette {
   /** @param {Question} question @param {string} [text] */
   ask(question, text = "") {
     this.#question = question;
-    this.#from = document.activeElement;
     this.view.busy = true;
     byId("palette-title").textContent = question.title;
     this.input.value = text;
@@ -110,11 +108,12 @@ export class Palette {
     if (!option || !question) return;
     this.dialog.close();
     question.chosen(option.name);
+    this.view.dispatchEvent(new Event("refocus"));
   }
 
   #closed() {
     this.view.busy = false;
     this.view.touch();
-    if (this.#from instanceof HTMLElement && this.#from.isConnected) this.#from.focus({ preventScroll: true });
+    this.view.dispatchEvent(new Event("refocus"));
   }
 }

@@ -34,6 +34,7 @@ export class Scroll {
     return Math.max(1, Math.min(this.#height, LIMIT) - this.element.clientHeight);
   }
 
+  /** @param {number} height of all lines together */
   set height(height) {
     this.#height = height;
     this.content.style.height = `${Math.min(height, LIMIT)}px`;

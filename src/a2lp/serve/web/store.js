@@ -23,6 +23,7 @@ import { FLAG, NONE } from "./wire.js";
  * @property {number | null} unseen_mass
  * @property {boolean} settling
  * @property {Record<string, number>} counts
+ * @property {boolean} map whether the map is computed
  * @property {boolean} can_undo
  * @property {boolean} can_redo
  * @property {string} [doing]
@@ -37,7 +38,7 @@ import { FLAG, NONE } from "./wire.js";
 /** @type {State} */
 const EMPTY = {
   phase: "loading", source: "", n: 0, images: false, seq: 0, classes: [], accuracy: null, curve: [], forecast: null,
-  audit: null, suggestions: [], doubtful_labels: [], unseen_mass: null, settling: false, counts: {}, can_undo: false,
+  audit: null, suggestions: [], doubtful_labels: [], unseen_mass: null, settling: false, counts: {}, map: false, can_undo: false,
   can_redo: false,
 };
 
@@ -46,9 +47,9 @@ const names = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
 export class Store extends EventTarget {
   /** @type {State} */ state = EMPTY;
   seq = 0;
-  cls = new Uint16Array(0);
-  conf = new Uint8Array(0);
-  flags = new Uint8Array(0);
+  /** @type {Uint16Array} */ cls = new Uint16Array(0);
+  /** @type {Uint8Array} */ conf = new Uint8Array(0);
+  /** @type {Uint8Array} */ flags = new Uint8Array(0);
   /** The class each row was last seen with on the screen. */
   seen = new Uint16Array(0);
   /** Rows that other labels have moved to another class. */
