@@ -105,6 +105,7 @@ export class Api extends EventTarget {
       const command = this.#waiting[0];
       try {
         const answer = await this.post("/api/commands", command);
+        this.#found();
         this.#settle(command, (promise) => promise.resolve(answer));
       } catch (error) {
         if (!(error instanceof Refused) || error.status >= 500 || error.status === 403) {
@@ -124,6 +125,13 @@ export class Api extends EventTarget {
     const promise = this.#promises.get(command.id);
     this.#promises.delete(command.id);
     if (promise) how(promise);
+  }
+
+  #found() {
+    this.#tries = 0;
+    if (this.online) return;
+    this.online = true;
+    this.dispatchEvent(new Event("online"));
   }
 
   /** @param {boolean} refused the server is another one now, and does not know this page */
@@ -151,9 +159,8 @@ export class Api extends EventTarget {
     socket.binaryType = "arraybuffer";
     this.#socket = socket;
     socket.onopen = () => {
-      this.#tries = 0;
-      this.online = true;
-      this.dispatchEvent(new Event("online"));
+      this.online = false; // also the first time: whoever listens takes the state now
+      this.#found();
       this.#send();
     };
     socket.onmessage = ({ data }) => {

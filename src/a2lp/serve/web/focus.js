@@ -8,7 +8,7 @@ const DONE = { label: "labelled", accept: "accepted", accept_unseen: "accepted u
 const WAYS = { own: "", suggested: "from the queue", audit: "in an audit", lasso: "with a lasso", group: "in a group" };
 
 /** @param {number | string} t seconds or ISO */
-const time = (t) => new Date(typeof t === "number" ? 1000 * t : t).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+const time = (t) => new Date(typeof t === "number" ? 1000 * t : t).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 
 export class Focus {
   /** @type {import("./points.js").Point | null} */ #point = null;
@@ -73,7 +73,7 @@ export class Focus {
     byId("focus-key").textContent = this.points.key(row) || "\u00a0";
     fill(byId("focus-label"), ...this.#label(row));
     byId("focus-count").textContent = size > 1 ? `${size} selected: a key labels all of them` : "";
-    for (const id of ["do-accept", "act-accept"]) /** @type {HTMLButtonElement} */ (byId(id)).disabled = this.view.blind || this.store.cls[row] === NONE;
+    for (const id of ["do-accept", "act-accept"]) /** @type {HTMLButtonElement} */ (byId(id)).disabled = this.view.blind || this.store.cls[row] === NONE || (this.store.flags[row] & FLAG.YOURS) > 0;
     fill(byId("focus-top"), ...this.#top());
     this.#nearest();
     this.#history();

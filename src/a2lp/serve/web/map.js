@@ -186,7 +186,7 @@ export class PointMap {
     const { scaleX, scaleY, left, top, ratio } = this.#window;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, this.#width, this.#height);
-    context.font = "600 12px system-ui, sans-serif";
+    context.font = `600 ${Math.round(0.86 * Number.parseFloat(getComputedStyle(this.element).fontSize))}px system-ui, sans-serif`;
     context.textAlign = "center";
     context.lineJoin = "round";
     /** @type {{ x: number, y: number, half: number }[]} */

@@ -95,18 +95,19 @@ export class View extends EventTarget {
     this.position = new Int32Array(this.store.n).fill(-1);
     for (let i = 0; i < this.order.length; i++) this.position[this.order[i]] = i;
     this.stale = false;
-    if (this.place === "grid") this.#keepCurrent(before);
-    this.dispatchEvent(new Event("order"));
+    const moved = this.place === "grid" && this.#keepCurrent(before);
+    this.dispatchEvent(new Event("order")); // before anything looks at the current point in it
+    if (moved) this.dispatchEvent(new Event("current"));
   }
 
-  /** @param {{ order: Uint32Array, at: number }} before */
+  /** @param {{ order: Uint32Array, at: number }} before @returns {boolean} whether another point is the current one now */
   #keepCurrent(before) {
-    if (this.current >= 0 && this.position[this.current] >= 0) return;
+    if (this.current >= 0 && this.position[this.current] >= 0) return false;
     let next = -1;
     for (let i = Math.max(0, before.at); i < before.order.length && next < 0; i++) if (this.position[before.order[i]] >= 0) next = before.order[i];
     this.current = next >= 0 ? next : this.order.length ? this.order[0] : -1;
     this.anchor = -1;
-    this.dispatchEvent(new Event("current"));
+    return true;
   }
 
   /**
