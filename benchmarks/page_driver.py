@@ -1,6 +1,6 @@
 """The labelling page in a real browser: a server of one's own, Chromium, and what must never happen on the page.
 
-Shared by the browser tests, the screenshots and the measurements. Needs playwright from PyPI and a Chromium of the system
+Shared by the browser tests, the screenshots and the measurements. Needs playwright from PyPI and the system's Chromium
 (``apt-get install chromium``), or its path in ``A2LP_BROWSER``.
 """
 

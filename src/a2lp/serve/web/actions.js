@@ -134,7 +134,11 @@ export class Actions extends EventTarget {
     const { seen, unseen } = this.pending(group);
     const now = new Set(looked);
     this.#accept("accept", [...seen, ...unseen.filter((row) => now.has(row))], FLAG.ACCEPTED);
-    this.#accept("accept_unseen", unseen.filter((row) => !now.has(row)), FLAG.UNSEEN);
+    this.#accept(
+      "accept_unseen",
+      unseen.filter((row) => !now.has(row)),
+      FLAG.UNSEEN,
+    );
   }
 
   /** Seen ones, and those of the last look that were right. @param {import("./order.js").Group} group @param {number[]} looked */

@@ -18,7 +18,11 @@ export class Refused extends Error {
 }
 
 /** @returns {string} also where crypto.randomUUID is missing, as in pages without TLS on another host */
-const uuid = () => crypto.randomUUID?.() ?? "10000000-1000-4000-8000-100000000000".replace(/[018]/g, (c) => (Number(c) ^ (crypto.getRandomValues(new Uint8Array(1))[0] & (15 >> (Number(c) / 4)))).toString(16));
+const uuid = () =>
+  crypto.randomUUID?.() ??
+  "10000000-1000-4000-8000-100000000000".replace(/[018]/g, (c) =>
+    (Number(c) ^ (crypto.getRandomValues(new Uint8Array(1))[0] & (15 >> (Number(c) / 4)))).toString(16),
+  );
 
 export class Api extends EventTarget {
   online = true;
@@ -168,7 +172,10 @@ export class Api extends EventTarget {
       else this.dispatchEvent(new CustomEvent("update", { detail: readUpdate(data) }));
     };
     socket.onclose = async () => {
-      const refused = await fetch("/api/state", { credentials: "same-origin" }).then((answer) => answer.status === 403, () => false);
+      const refused = await fetch("/api/state", { credentials: "same-origin" }).then(
+        (answer) => answer.status === 403,
+        () => false,
+      );
       this.#lost(refused);
     };
   }

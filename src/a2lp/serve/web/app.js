@@ -225,7 +225,10 @@ byId("left").addEventListener("click", (event) => {
 });
 
 closable();
-api.json("/api/settings").then((settings) => Object.assign(keys.own, settings.keys ?? {}), () => {});
+api.json("/api/settings").then(
+  (settings) => Object.assign(keys.own, settings.keys ?? {}),
+  () => {},
+);
 resync();
 api.resume();
 api.connect();

@@ -15,7 +15,9 @@ export function accuracyCurve(curve) {
   const x = (/** @type {number} */ labels) => L + ((W - L - R) * labels) / most;
   const y = (/** @type {number} */ share) => H - B - (H - T - B) * share;
   const line = (/** @type {number[][]} */ points, /** @type {number} */ k) => points.map((point) => `${x(point[0]).toFixed(1)},${y(point[k]).toFixed(1)}`);
-  const said = last ? `Expected accuracy ${percent(last[1])} with ${last[0]} labels, 95 % interval ${between(last[2], last[3])}.` : "Not enough labels yet for an estimate.";
+  const said = last
+    ? `Expected accuracy ${percent(last[1])} with ${last[0]} labels, 95 % interval ${between(last[2], last[3])}.`
+    : "Not enough labels yet for an estimate.";
   const chart = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": said, class: "curve" });
   for (const share of [0, 0.5, 1]) {
     chart.append(svg("line", { x1: L, x2: W - R, y1: y(share), y2: y(share), class: "rule" }));

@@ -18,6 +18,9 @@ const FACETS = [
 ];
 const ALWAYS = new Set(["all", "open", "doubtful"]);
 
+/** @param {number} n nothing is written as nothing: long lists stay quiet */
+const some = (n) => (n ? count(n) : "");
+
 export class Classes {
   #drawn = "";
 
@@ -39,7 +42,10 @@ export class Classes {
       if (button.classList.contains("more")) edit(id);
       else this.view.show("all", this.view.only === id ? null : id);
     });
-    for (const [name, off] of [["pointerover", "pointerout"], ["focusin", "focusout"]]) {
+    for (const [name, off] of [
+      ["pointerover", "pointerout"],
+      ["focusin", "focusout"],
+    ]) {
       this.list.addEventListener(name, (event) => {
         const item = /** @type {Element} */ (event.target).closest("[data-id]");
         if (item instanceof HTMLElement) map.focusClass(Number(item.dataset.id));
@@ -61,7 +67,8 @@ export class Classes {
     fill(this.list, ...store.sorted.map((one) => this.#item(one)));
     say(byId("class-count"), store.sorted.length ? count(store.sorted.length) : "");
     byId("classes-empty").hidden = store.sorted.length > 0;
-    byId("classes-head").hidden = !store.sorted.length;
+    byId("classes-head").hidden = !store.sorted.some((one) => one.yours + one.predicted);
+    byId("left").classList.toggle("unaccepted", !store.sorted.some((one) => one.accepted + one.unseen));
     if (again) {
       const element = this.list.querySelector(`button${again}`);
       if (element instanceof HTMLElement) element.focus({ preventScroll: true });
@@ -77,13 +84,20 @@ export class Classes {
       { "data-id": one.id, class: view.only === one.id ? "only" : "" },
       h(
         "button",
-        { type: "button", class: "class", "data-id": one.id, "aria-pressed": view.only === one.id, "aria-label": `${one.name}${one.pin ? `, key ${one.pin}` : ""}: ${sums}`, title: `${one.name}: ${sums}` },
+        {
+          type: "button",
+          class: "class",
+          "data-id": one.id,
+          "aria-pressed": view.only === one.id,
+          "aria-label": `${one.name}${one.pin ? `, key ${one.pin}` : ""}: ${sums}`,
+          title: `${one.name}: ${sums}`,
+        },
         h("kbd", {}, one.pin ?? ""),
         mark(store.slot(one.id)),
         h("span", { class: "name" }, one.name),
-        h("span", { class: "num strong" }, count(one.yours)),
-        h("span", { class: "num" }, count(one.accepted + one.unseen)),
-        h("span", { class: "num soft" }, count(one.predicted)),
+        h("span", { class: "num strong" }, some(one.yours)),
+        h("span", { class: "num acc" }, some(one.accepted + one.unseen)),
+        h("span", { class: "num soft" }, some(one.predicted)),
       ),
       h("button", { type: "button", class: "more", "data-id": one.id, "aria-label": `Edit class ${one.name}`, title: "Rename, merge, change the key" }, "⋯"),
     );
@@ -95,8 +109,16 @@ export class Classes {
     const { n } = this.store;
     const decided = (counts.yours ?? 0) + (counts.accepted ?? 0) + (counts.unseen ?? 0) + (counts.rejected ?? 0);
     return {
-      all: n, open: n - decided, doubtful: counts.doubtful ?? 0, novel: counts.none ?? 0, suspect: suspect.length, changed: this.store.changes,
-      unreached: counts.unreached ?? 0, yours: counts.yours ?? 0, accepted: (counts.accepted ?? 0) + (counts.unseen ?? 0), rejected: counts.rejected ?? 0,
+      all: n,
+      open: n - decided,
+      doubtful: counts.doubtful ?? 0,
+      novel: counts.none ?? 0,
+      suspect: suspect.length,
+      changed: this.store.changes,
+      unreached: counts.unreached ?? 0,
+      yours: counts.yours ?? 0,
+      accepted: (counts.accepted ?? 0) + (counts.unseen ?? 0),
+      rejected: counts.rejected ?? 0,
     };
   }
 
@@ -105,7 +127,16 @@ export class Classes {
     const counts = this.#counts();
     if (!box.children.length) {
       const button = (/** @type {[string, string, string]} */ [facet, name, title]) =>
-        h("li", {}, h("button", { type: "button", class: "facet", "data-facet": facet, title, onclick: () => this.view.show(/** @type {any} */ (facet)) }, h("span", { class: "name" }, name), h("span", { class: "num" })));
+        h(
+          "li",
+          {},
+          h(
+            "button",
+            { type: "button", class: "facet", "data-facet": facet, title, onclick: () => this.view.show(/** @type {any} */ (facet)) },
+            h("span", { class: "name" }, name),
+            h("span", { class: "num" }),
+          ),
+        );
       fill(box, ...FACETS.map(button));
     }
     for (const item of box.children) {

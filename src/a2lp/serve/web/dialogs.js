@@ -39,7 +39,11 @@ export function openHelp(keys, save) {
   };
   /** @param {import("./keys.js").Action} action */
   const change = (action) => {
-    const button = h("button", { type: "button", class: "keycap", "aria-label": `${keys.keyOf(action.id)}, ${action.text}: change the key` }, keys.keyOf(action.id));
+    const button = h(
+      "button",
+      { type: "button", class: "keycap", "aria-label": `${keys.keyOf(action.id)}, ${action.text}: change the key` },
+      keys.keyOf(action.id),
+    );
     button.addEventListener("click", () => {
       button.textContent = "press…";
       button.addEventListener("keydown", (event) => {
@@ -81,7 +85,11 @@ export function openClass(store, actions, palette, id) {
   byId("class-sums").textContent = `${count(one.yours)} yours, ${count(one.accepted + one.unseen)} accepted, ${count(one.predicted)} predicted`;
   name.value = one.name;
   const holder = (/** @type {string} */ key) => store.sorted.find((other) => other.pin === key && other.id !== id);
-  fill(pin, !one.pin && h("option", { value: "" }, "no key"), ..."123456789".split("").map((key) => h("option", { value: key, selected: one.pin === key }, holder(key) ? `${key}, now ${holder(key)?.name}` : key)));
+  fill(
+    pin,
+    !one.pin && h("option", { value: "" }, "no key"),
+    ..."123456789".split("").map((key) => h("option", { value: key, selected: one.pin === key }, holder(key) ? `${key}, now ${holder(key)?.name}` : key)),
+  );
   byId("class-save").onclick = () => {
     const to = name.value.trim();
     if (to && to !== one.name) actions.run({ op: store.find(to) ? "merge" : "rename", label: one.name, to }, `Renamed to ${to}`);
@@ -90,7 +98,11 @@ export function openClass(store, actions, palette, id) {
   };
   byId("class-merge").onclick = () => {
     dialog("class").close();
-    palette.ask({ title: `Merge ${one.name} into`, make: false, chosen: (to) => to !== one.name && actions.run({ op: "merge", label: one.name, to }, `Merged into ${to}`) });
+    palette.ask({
+      title: `Merge ${one.name} into`,
+      make: false,
+      chosen: (to) => to !== one.name && actions.run({ op: "merge", label: one.name, to }, `Merged into ${to}`),
+    });
   };
   dialog("class").showModal();
 }
@@ -108,14 +120,19 @@ export function openReview(store, actions, points, group) {
   const left = unseen.length - rows.length;
   points.want(rows);
   byId("review-title").textContent = `Accept ${plural(seen.length + unseen.length, "prediction")} as ${store.name(group.id)}?`;
-  byId("review-text").textContent = `You have not seen ${plural(unseen.length, "point")}. Here ${rows.length === 1 ? "is" : "are"} ${rows.length} of them, at random: click those that are wrong.${left ? ` The other ${count(left)} will be exported, but not used as examples.` : ""}`;
+  byId("review-text").textContent =
+    `You have not seen ${plural(unseen.length, "point")}. Here ${rows.length === 1 ? "is" : "are"} ${rows.length} of them, at random: click those that are wrong.${left ? ` The other ${count(left)} will be exported, but not used as examples.` : ""}`;
   const odd = new Set();
   const ok = byId("review-ok");
   const tell = () => {
     ok.textContent = odd.size ? `${plural(odd.size, "is", "are")} wrong: accept only what I have seen` : `Accept ${count(seen.length + unseen.length)}`;
   };
   const card = (/** @type {number} */ row) => {
-    const button = h("button", { type: "button", class: "look", "aria-pressed": "false", "aria-label": `${points.key(row) || `point ${row}`} is wrong` }, store.state.images ? h("img", { src: `/thumb/${row}/128`, alt: "" }) : points.key(row) || `point ${row}`);
+    const button = h(
+      "button",
+      { type: "button", class: "look", "aria-pressed": "false", "aria-label": `${points.key(row) || `point ${row}`} is wrong` },
+      store.state.images ? h("img", { src: `/thumb/${row}/128`, alt: "" }) : points.key(row) || `point ${row}`,
+    );
     button.onclick = () => {
       if (!odd.delete(row)) odd.add(row);
       button.setAttribute("aria-pressed", String(odd.has(row)));
@@ -127,7 +144,11 @@ export function openReview(store, actions, points, group) {
   tell();
   ok.onclick = () => {
     dialog("review").close();
-    if (odd.size) actions.acceptLooked(group, rows.filter((row) => !odd.has(row)));
+    if (odd.size)
+      actions.acceptLooked(
+        group,
+        rows.filter((row) => !odd.has(row)),
+      );
     else actions.acceptAll(group, rows);
   };
   dialog("review").showModal();

@@ -94,7 +94,10 @@ class GlPoints {
   #compile() {
     const { gl } = this;
     const program = gl.createProgram();
-    for (const [kind, text] of /** @type {[number, string][]} */ ([[gl.VERTEX_SHADER, VERTEX], [gl.FRAGMENT_SHADER, FRAGMENT]])) {
+    for (const [kind, text] of /** @type {[number, string][]} */ ([
+      [gl.VERTEX_SHADER, VERTEX],
+      [gl.FRAGMENT_SHADER, FRAGMENT],
+    ])) {
       const shader = /** @type {WebGLShader} */ (gl.createShader(kind));
       gl.shaderSource(shader, text);
       gl.compileShader(shader);
@@ -126,7 +129,9 @@ class GlPoints {
   /** @param {import("./wire.js").Rows} rows @param {Uint8Array} marks */
   rows(rows, marks) {
     const { gl } = this;
-    for (const [name, data] of /** @type {[keyof GlPoints["buffers"], Uint8Array][]} */ (Object.entries({ cls: rows.cls, conf: rows.conf, flags: rows.flags, mark: marks }))) {
+    for (const [name, data] of /** @type {[keyof GlPoints["buffers"], Uint8Array][]} */ (
+      Object.entries({ cls: rows.cls, conf: rows.conf, flags: rows.flags, mark: marks })
+    )) {
       gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers[name]);
       gl.bufferSubData(gl.ARRAY_BUFFER, 0, data);
     }
@@ -203,7 +208,12 @@ class PlainPoints {
       context.globalAlpha = (0.3 + (0.7 * (flags[row] & DECIDED ? 255 : conf[row])) / 255) * (faint ? 0.14 : 1);
       context.fillStyle = `rgb(${palette[4 * cls[row]]} ${palette[4 * cls[row] + 1]} ${palette[4 * cls[row] + 2]})`;
       const scale = flags[row] & FLAG.YOURS || this.#marks[row] & 1 ? 1.7 * size : size;
-      context.fillRect(frame.left + (this.x[row] / 65535) * frame.scaleX - scale / 2, frame.top + (this.y[row] / 65535) * frame.scaleY - scale / 2, scale, scale);
+      context.fillRect(
+        frame.left + (this.x[row] / 65535) * frame.scaleX - scale / 2,
+        frame.top + (this.y[row] / 65535) * frame.scaleY - scale / 2,
+        scale,
+        scale,
+      );
     }
   }
 }

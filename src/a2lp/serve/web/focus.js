@@ -4,7 +4,15 @@ import { byId, fill, h, mark } from "./dom.js";
 import { percent } from "./format.js";
 import { FLAG, NONE } from "./wire.js";
 
-const DONE = { label: "labelled", accept: "accepted", accept_unseen: "accepted unseen", reject: "none of these", clear: "label removed", undo: "undone", import: "from your file" };
+const DONE = {
+  label: "labelled",
+  accept: "accepted",
+  accept_unseen: "accepted unseen",
+  reject: "none of these",
+  clear: "label removed",
+  undo: "undone",
+  import: "from your file",
+};
 const WAYS = { own: "", suggested: "from the queue", audit: "in an audit", lasso: "with a lasso", group: "in a group" };
 
 /** @param {number | string} t seconds or ISO */
@@ -73,7 +81,8 @@ export class Focus {
     byId("focus-key").textContent = this.points.key(row) || "\u00a0";
     fill(byId("focus-label"), ...this.#label(row));
     byId("focus-count").textContent = size > 1 ? `${size} selected: a key labels all of them` : "";
-    for (const id of ["do-accept", "act-accept"]) /** @type {HTMLButtonElement} */ (byId(id)).disabled = this.view.blind || this.store.cls[row] === NONE || (this.store.flags[row] & FLAG.YOURS) > 0;
+    /** @type {HTMLButtonElement} */ for (const id of ["do-accept", "act-accept"])
+      (byId(id)).disabled = this.view.blind || this.store.cls[row] === NONE || (this.store.flags[row] & FLAG.YOURS) > 0;
     fill(byId("focus-top"), ...this.#top());
     this.#nearest();
     this.#history();
@@ -93,7 +102,8 @@ export class Focus {
     if (flag & FLAG.REJECTED) return [h("strong", {}, "None of these"), h("span", { class: "soft" }, "you said so")];
     if (this.view.blind && !(flag & FLAG.YOURS)) return [h("strong", {}, "What is it?"), h("span", { class: "soft" }, "the prediction is hidden")];
     if (cls[row] === NONE) return [h("strong", {}, "No class yet"), h("span", { class: "soft" }, "type a name")];
-    const how = flag & FLAG.YOURS ? "yours" : flag & FLAG.ACCEPTED ? "accepted" : flag & FLAG.UNSEEN ? "accepted unseen" : `predicted, ${percent(conf[row] / 255)}`;
+    const how =
+      flag & FLAG.YOURS ? "yours" : flag & FLAG.ACCEPTED ? "accepted" : flag & FLAG.UNSEEN ? "accepted unseen" : `predicted, ${percent(conf[row] / 255)}`;
     const odd = !(flag & 7) && flag & FLAG.NOVEL ? ", perhaps none of the classes" : "";
     return [mark(this.store.slot(cls[row])), h("strong", {}, this.store.name(cls[row])), h("span", { class: "soft" }, how + odd)];
   }
@@ -104,7 +114,18 @@ export class Focus {
       const bar = h("span", { class: "bar", "aria-hidden": "true" }, h("span"));
       /** @type {HTMLElement} */ (bar.firstChild).style.width = `${100 * p}%`;
       const name = this.store.name(id);
-      return h("li", {}, h("button", { type: "button", title: `Label it ${name}`, onclick: () => this.actions.label(name) }, mark(this.store.slot(id)), h("span", { class: "name" }, name), bar, h("span", { class: "num" }, percent(p))));
+      return h(
+        "li",
+        {},
+        h(
+          "button",
+          { type: "button", title: `Label it ${name}`, onclick: () => this.actions.label(name) },
+          mark(this.store.slot(id)),
+          h("span", { class: "name" }, name),
+          bar,
+          h("span", { class: "num" }, percent(p)),
+        ),
+      );
     });
   }
 
@@ -116,7 +137,15 @@ export class Focus {
     this.points.want([near]);
     const name = this.store.name(this.store.cls[near]);
     const text = h("span", {}, h("span", { class: "soft" }, "Nearest example"), h("strong", {}, name), h("span", { class: "key soft" }, this.points.key(near)));
-    fill(box, h("button", { type: "button", onclick: () => this.view.go(near, "grid") }, this.store.state.images && h("img", { src: `/thumb/${near}/128`, alt: "" }), text));
+    fill(
+      box,
+      h(
+        "button",
+        { type: "button", onclick: () => this.view.go(near, "grid") },
+        this.store.state.images && h("img", { src: `/thumb/${near}/128`, alt: "" }),
+        text,
+      ),
+    );
   }
 
   #history() {

@@ -299,7 +299,10 @@ export class Grid extends EventTarget {
     element.tabIndex = current ? 0 : -1;
     element.setAttribute("aria-selected", String(selected));
     const name = store.name(store.cls[row]);
-    element.setAttribute("aria-label", `${key || `point ${row}`}: ${view.blind && state !== "yours" ? "not labelled yet" : [name || "no class", caption !== name && caption].filter(Boolean).join(", ")}`);
+    element.setAttribute(
+      "aria-label",
+      `${key || `point ${row}`}: ${view.blind && state !== "yours" ? "not labelled yet" : [name || "no class", caption !== name && caption].filter(Boolean).join(", ")}`,
+    );
     element.title = key;
     say(cell.caption, caption);
     say(cell.text, key);

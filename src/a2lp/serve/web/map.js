@@ -160,7 +160,10 @@ export class PointMap {
     const { store, plane } = this;
     if (!plane) return;
     const named = store.sorted.filter((one) => store.slot(one.id) >= 0 || one.id === this.#only);
-    const ids = named.sort((a, b) => store.slot(a.id) - store.slot(b.id)).slice(0, NAMES).map((one) => one.id);
+    const ids = named
+      .sort((a, b) => store.slot(a.id) - store.slot(b.id))
+      .slice(0, NAMES)
+      .map((one) => one.id);
     const bins = new Map(ids.map((id) => [id, new Uint32Array(3 * BINS * BINS)]));
     const step = Math.max(1, Math.floor(store.n / 100_000));
     for (let row = 0; row < store.n; row += step) {
@@ -214,7 +217,10 @@ export class PointMap {
     if (current < 0 || !this.plane) return;
     const { x, y } = this.#screen(current);
     const radius = pointSize(this.store.n) + 4;
-    for (const [width, colour] of /** @type {[number, string][]} */ ([[5, "--box"], [2.5, "--mark"]])) {
+    for (const [width, colour] of /** @type {[number, string][]} */ ([
+      [5, "--box"],
+      [2.5, "--mark"],
+    ])) {
       context.lineWidth = width;
       context.strokeStyle = style.getPropertyValue(colour);
       context.beginPath();
@@ -283,10 +289,14 @@ export class PointMap {
     const down = new Map();
     let pan = false;
     let far = false;
-    over.addEventListener("wheel", (event) => {
-      event.preventDefault();
-      this.#zoomAt(event.offsetX, event.offsetY, Math.exp(-event.deltaY / 400));
-    }, { passive: false });
+    over.addEventListener(
+      "wheel",
+      (event) => {
+        event.preventDefault();
+        this.#zoomAt(event.offsetX, event.offsetY, Math.exp(-event.deltaY / 400));
+      },
+      { passive: false },
+    );
     over.addEventListener("pointerdown", (event) => {
       over.setPointerCapture(event.pointerId);
       down.set(event.pointerId, { x: event.offsetX, y: event.offsetY });
@@ -334,7 +344,8 @@ export class PointMap {
   #drag(down, id, x, y) {
     const from = /** @type {{ x: number, y: number }} */ (down.get(id));
     const other = [...down].find(([key]) => key !== id)?.[1];
-    if (other) this.#zoomAt((x + other.x) / 2, (y + other.y) / 2, Math.hypot(x - other.x, y - other.y) / Math.max(1, Math.hypot(from.x - other.x, from.y - other.y)));
+    if (other)
+      this.#zoomAt((x + other.x) / 2, (y + other.y) / 2, Math.hypot(x - other.x, y - other.y) / Math.max(1, Math.hypot(from.x - other.x, from.y - other.y)));
     this.#x += (x - from.x) / down.size;
     this.#y += (y - from.y) / down.size;
     this.#moved();
@@ -383,13 +394,24 @@ export class PointMap {
     const { current } = this.view;
     if (current < 0) return fill(this.list, h("li", { class: "soft" }, "Choose a point in the grid: its neighbours on the map are listed here."));
     let rows = /** @type {number[]} */ ([]);
-    for (let reach = 500; rows.length <= LISTED && reach < 140_000; reach *= 2) rows = this.plane.near(this.plane.x[current], this.plane.y[current], LISTED + 1, reach);
+    for (let reach = 500; rows.length <= LISTED && reach < 140_000; reach *= 2)
+      rows = this.plane.near(this.plane.x[current], this.plane.y[current], LISTED + 1, reach);
     const others = rows.filter((row) => row !== current);
     this.points.want(others);
     return fill(
       this.list,
       h("li", { class: "soft" }, `${plural(others.length, "neighbour")} of ${this.points.key(current) || "the current point"}, nearest first`),
-      ...others.map((row) => h("li", {}, h("button", { type: "button", onclick: () => this.view.go(row, "map") }, `${this.points.key(row) || `point ${row}`}: ${this.view.blind ? "hidden" : this.store.name(this.store.cls[row]) || "no class"}`))),
+      ...others.map((row) =>
+        h(
+          "li",
+          {},
+          h(
+            "button",
+            { type: "button", onclick: () => this.view.go(row, "map") },
+            `${this.points.key(row) || `point ${row}`}: ${this.view.blind ? "hidden" : this.store.name(this.store.cls[row]) || "no class"}`,
+          ),
+        ),
+      ),
     );
   }
 }

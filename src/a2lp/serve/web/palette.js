@@ -39,7 +39,10 @@ export class Palette {
   open(text) {
     const rows = this.actions.targets();
     if (!rows.length) return;
-    this.ask({ title: rows.length > 1 ? `Label ${plural(rows.length, "point")}` : "Label this point", make: true, chosen: (name) => this.actions.label(name) }, text);
+    this.ask(
+      { title: rows.length > 1 ? `Label ${plural(rows.length, "point")}` : "Label this point", make: true, chosen: (name) => this.actions.label(name) },
+      text,
+    );
   }
 
   /** @param {Question} question @param {string} [text] */

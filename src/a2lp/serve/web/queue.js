@@ -104,8 +104,13 @@ export class Queue {
     return h(
       "li",
       {
-        role: "option", class: `suggestion${done ? " done" : ""}${row === view.current ? " current" : ""}`, "data-row": row,
-        tabindex: tab ? 0 : -1, "aria-selected": row === view.current, "aria-label": `${key || `point ${row}`}: ${done ? `labelled ${label}` : why}`, title: key,
+        role: "option",
+        class: `suggestion${done ? " done" : ""}${row === view.current ? " current" : ""}`,
+        "data-row": row,
+        tabindex: tab ? 0 : -1,
+        "aria-selected": row === view.current,
+        "aria-label": `${key || `point ${row}`}: ${done ? `labelled ${label}` : why}`,
+        title: key,
       },
       picture,
       h("span", { class: "why" }, done ? h("strong", {}, `✓ ${label}`) : why),
@@ -116,7 +121,11 @@ export class Queue {
     const { accuracy, curve, forecast, audit, counts } = this.store.state;
     fill(byId("curve"), accuracyCurve(curve));
     const seconds = forecast?.seconds ? `, ${duration(forecast.seconds)} at your pace` : "";
-    const gain = forecast ? (forecast.gain < 0.003 ? `${forecast.n} more labels would hardly change it` : `${forecast.n} more labels: about ${points(forecast.gain)}${seconds}`) : "";
+    const gain = forecast
+      ? forecast.gain < 0.003
+        ? `${forecast.n} more labels would hardly change it`
+        : `${forecast.n} more labels: about ${points(forecast.gain)}${seconds}`
+      : "";
     const wait = (counts.yours ?? 0) < 2 ? "The estimate starts when two classes have labels." : "The estimate needs a few more labels in each class.";
     say(byId("outlook"), accuracy ? gain : wait);
     say(byId("audited"), audit?.n ? `Audit: ${audit.right} of ${audit.n} right, so ${between(audit.low, audit.high)}` : "");

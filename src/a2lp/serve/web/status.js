@@ -4,15 +4,40 @@ import { announce, byId, say } from "./dom.js";
 import { count, duration, plural } from "./format.js";
 
 const TITLES = {
-  all: "Everything", open: "Unlabelled", doubtful: "Doubtful", novel: "Probably none of the classes", unreached: "Not reached", suspect: "My doubtful labels",
-  changed: "Changed by your last labels", yours: "Yours", accepted: "Accepted", rejected: "None of these", found: "Found by name", audit: "Audit",
+  all: "Everything",
+  open: "Unlabelled",
+  doubtful: "Doubtful",
+  novel: "Probably none of the classes",
+  unreached: "Not reached",
+  suspect: "My doubtful labels",
+  changed: "Changed by your last labels",
+  yours: "Yours",
+  accepted: "Accepted",
+  rejected: "None of these",
+  found: "Found by name",
+  audit: "Audit",
 };
 const NOTHING = {
-  all: "There is nothing here.", open: "Every point is labelled or accepted.", doubtful: "No prediction is below 80 %.", novel: "No point looks unlike all classes.",
-  unreached: "Every point is reached.", suspect: "None of your labels looks like a mistake.", changed: "Nothing has changed class.", yours: "You have not labelled anything yet.",
-  accepted: "You have not accepted anything yet.", rejected: "Nothing was set aside.", found: "No name contains that.", audit: "The audit is done.",
+  all: "There is nothing here.",
+  open: "Every point is labelled or accepted.",
+  doubtful: "No prediction is below 80 %.",
+  novel: "No point looks unlike all classes.",
+  unreached: "Every point is reached.",
+  suspect: "None of your labels looks like a mistake.",
+  changed: "Nothing has changed class.",
+  yours: "You have not labelled anything yet.",
+  accepted: "You have not accepted anything yet.",
+  rejected: "Nothing was set aside.",
+  found: "No name contains that.",
+  audit: "The audit is done.",
 };
-const DOING = { embedding: "Looking at the images", graph: "Finding neighbours", features: "Reading the features", thumbnails: "Making small images", solving: "First answer" };
+const DOING = {
+  embedding: "Looking at the images",
+  graph: "Finding neighbours",
+  features: "Reading the features",
+  thumbnails: "Making small images",
+  solving: "First answer",
+};
 
 export class Status {
   /** @type {{ doing: string, done: number, t: number } | null} */ #start = null;
@@ -58,18 +83,25 @@ export class Status {
     byId("banner").hidden = online;
     if (online) return this.#saved();
     const waiting = this.api.waiting ? ` ${plural(this.api.waiting, "command")} will be sent then.` : "";
-    say(byId("banner"), this.#refused
-      ? "The server was started anew. Open the address that it printed; what was not sent yet goes with this tab."
-      : `No connection to the server. Keep going: your labels are kept in this tab.${waiting} Trying again…`);
+    say(
+      byId("banner"),
+      this.#refused
+        ? "The server was started anew. Open the address that it printed; what was not sent yet goes with this tab."
+        : `No connection to the server. Keep going: your labels are kept in this tab.${waiting} Trying again…`,
+    );
     return this.#saved();
   }
 
   #saved() {
     const { waiting, online } = this.api;
-    say(byId("saved"), waiting ? (online ? "Saving…" : `${waiting} not saved yet`) : (this.store.state.seq ? "Saved" : ""));
+    say(byId("saved"), waiting ? (online ? "Saving…" : `${waiting} not saved yet`) : this.store.state.seq ? "Saved" : "");
     if (!online) {
       const banner = byId("banner");
-      if (!banner.hidden && !this.#refused) say(banner, `No connection to the server. Keep going: your labels are kept in this tab.${waiting ? ` ${plural(waiting, "command")} will be sent when it is back.` : ""} Trying again…`);
+      if (!banner.hidden && !this.#refused)
+        say(
+          banner,
+          `No connection to the server. Keep going: your labels are kept in this tab.${waiting ? ` ${plural(waiting, "command")} will be sent when it is back.` : ""} Trying again…`,
+        );
     }
   }
 
@@ -78,8 +110,8 @@ export class Status {
     const root = document.documentElement;
     if (this.api.online && state.phase !== "ready") root.dataset.phase = state.phase;
     root.dataset.settling = String(state.settling);
+    if (state.source) say(byId("source"), state.source);
     if (state.phase !== "ready") return this.#cover();
-    say(byId("source"), state.source);
     document.title = `${state.source} · a2lp`;
     say(byId("size"), state.images ? plural(state.n, "image") : plural(state.n, "point"));
     /** @type {HTMLButtonElement} */ (byId("undo")).disabled = !state.can_undo;

@@ -37,8 +37,23 @@ import { FLAG, NONE } from "./wire.js";
 
 /** @type {State} */
 const EMPTY = {
-  phase: "loading", source: "", n: 0, images: false, seq: 0, classes: [], accuracy: null, curve: [], forecast: null,
-  audit: null, suggestions: [], doubtful_labels: [], unseen_mass: null, settling: false, counts: {}, map: false, can_undo: false,
+  phase: "loading",
+  source: "",
+  n: 0,
+  images: false,
+  seq: 0,
+  classes: [],
+  accuracy: null,
+  curve: [],
+  forecast: null,
+  audit: null,
+  suggestions: [],
+  doubtful_labels: [],
+  unseen_mass: null,
+  settling: false,
+  counts: {},
+  map: false,
+  can_undo: false,
   can_redo: false,
 };
 

@@ -58,15 +58,24 @@ export class View extends EventTarget {
   #fits(row) {
     const flags = this.store.flags[row];
     switch (this.facet) {
-      case "open": return !(flags & DECIDED);
-      case "doubtful": return !(flags & DECIDED) && (flags & FLAG.DOUBTFUL) > 0;
-      case "novel": return !(flags & DECIDED) && (flags & FLAG.NOVEL) > 0;
-      case "unreached": return (flags & FLAG.UNREACHED) > 0;
-      case "changed": return this.store.changed[row] > 0;
-      case "yours": return (flags & FLAG.YOURS) > 0;
-      case "accepted": return (flags & (FLAG.ACCEPTED | FLAG.UNSEEN)) > 0;
-      case "rejected": return (flags & FLAG.REJECTED) > 0;
-      default: return true;
+      case "open":
+        return !(flags & DECIDED);
+      case "doubtful":
+        return !(flags & DECIDED) && (flags & FLAG.DOUBTFUL) > 0;
+      case "novel":
+        return !(flags & DECIDED) && (flags & FLAG.NOVEL) > 0;
+      case "unreached":
+        return (flags & FLAG.UNREACHED) > 0;
+      case "changed":
+        return this.store.changed[row] > 0;
+      case "yours":
+        return (flags & FLAG.YOURS) > 0;
+      case "accepted":
+        return (flags & (FLAG.ACCEPTED | FLAG.UNSEEN)) > 0;
+      case "rejected":
+        return (flags & FLAG.REJECTED) > 0;
+      default:
+        return true;
     }
   }
 
@@ -91,7 +100,16 @@ export class View extends EventTarget {
     if (listed) {
       this.order = Uint32Array.from(listed);
       this.groups = listed.length ? [{ id: -3, start: 0, count: listed.length }] : [];
-    } else Object.assign(this, arrange(this.store, this.#rows(), this.store.sorted.map((one) => one.id), this.sort));
+    } else
+      Object.assign(
+        this,
+        arrange(
+          this.store,
+          this.#rows(),
+          this.store.sorted.map((one) => one.id),
+          this.sort,
+        ),
+      );
     this.position = new Int32Array(this.store.n).fill(-1);
     for (let i = 0; i < this.order.length; i++) this.position[this.order[i]] = i;
     this.stale = false;
