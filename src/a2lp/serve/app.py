@@ -158,10 +158,10 @@ class _Site:
         return await self._picture(request, LARGEST)
 
     async def _picture(self, request: Request, side: int) -> Response:
-        row, n = request.path_params["row"], len(self.service.ready())
-        if self.studio is None or not 0 <= row < n:
+        row, keys = request.path_params["row"], self.service.ready().keys
+        if self.studio is None or not 0 <= row < len(keys):
             return _message(404, f"row {row} has no picture.")
-        made = await self.studio.picture(row, side)
+        made = await self.studio.picture(row, keys[row], side)
         return Response(made.data, media_type=made.type, headers=_PRIVATE)
 
     async def socket(self, socket: WebSocket) -> None:

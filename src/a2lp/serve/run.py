@@ -138,4 +138,10 @@ def _studio(where: str, points: Points, labels: Sequence[str], project: Project)
     if points.paths is None:
         return None
     folders = [Path(place) for place in (where, *labels) if Path(place).is_dir()]
-    return Studio(Files(points.paths, folders if Path(where).is_dir() else [], project.thumbnails))
+    return Studio(
+        Files(
+            dict(zip(points.keys, points.paths, strict=True)),
+            folders if Path(where).is_dir() else [],
+            project.thumbnails,
+        )
+    )
