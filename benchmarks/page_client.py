@@ -27,8 +27,11 @@ Array = np.ndarray[Any, Any]
 class Server:
     """``a2lp serve ARGUMENTS --no-browser`` on a free port; also a context manager."""
 
+    command = ("serve", "--no-browser")
+    opened = r"Open http://127\.0\.0\.1:(\d+)/\?token=(\S+)"
+
     def __init__(self, *arguments: str | Path, env: dict[str, str] | None = None) -> None:
-        command = [sys.executable, "-m", "a2lp", "serve", "--no-browser", *map(str, arguments)]
+        command = [sys.executable, "-m", "a2lp", *self.command, *map(str, arguments)]
         self.started = time.monotonic()
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **(env or {})}
@@ -37,7 +40,7 @@ class Server:
         printed = ""
         for line in self.process.stdout:
             printed += line
-            if found := re.match(r"Open http://127\.0\.0\.1:(\d+)/\?token=(\S+)", line):
+            if found := re.search(self.opened, line):
                 self.port, self.token = int(found[1]), found[2]
                 return
         self.process.wait()
@@ -66,6 +69,13 @@ class Server:
     def kill(self) -> None:
         """kill -9."""
         self.stop(signal.SIGKILL)
+
+
+class Backend(Server):
+    """``a2lp label-studio ARGUMENTS`` on a free port; its token is the secret of the address."""
+
+    command = ("label-studio", "--port", "0")
+    opened = r"http://127\.0\.0\.1:(\d+)/k/(\S+)"
 
 
 class Client:
