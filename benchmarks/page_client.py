@@ -264,3 +264,48 @@ def names_of(state: dict[str, Any], codes: Sequence[int] | Array) -> list[str | 
     """Names of classes by number."""
     name = {one["id"]: one["name"] for one in state["classes"]}
     return [name.get(int(code)) for code in codes]
+
+
+def fold(lines: list[dict[str, Any]]) -> tuple[dict[str, tuple[str, int]], dict[int, str], dict[int, int]]:
+    """The log folded from scratch: each point's kind and class, names of classes, and what they were merged into.
+
+    Written without a look at ``a2lp.serve.state``: what counts is decided first, then the lines that do are replayed.
+    """
+    counts = {line["seq"]: True for line in lines}
+    for line in reversed(lines):  # an undo is decided by later lines alone
+        if line["op"] == "undo" and counts[line["seq"]]:
+            counts[line["undoes"]] = False
+    names: dict[int, str] = {}
+    for line in lines:
+        for code, name in (("class", "label"), ("to_class", "to")):
+            if code in line:
+                codes = line[code] if isinstance(line[code], list) else [line[code]]
+                texts = line[name] if isinstance(line[name], list) else [line[name]] * len(codes)
+                for one, text in zip(codes, texts, strict=True):
+                    names.setdefault(one, text)
+    into = {code: code for code in names}
+    points: dict[str, tuple[str, int]] = {}
+    for line in lines:
+        if not counts[line["seq"]]:
+            continue
+        if line["op"] == "rename":
+            names[line["class"]] = line["to"]
+        elif line["op"] == "merge":
+            one, other = line["class"], line["to_class"]
+            into = {code: (into[other] if root == into[one] else root) for code, root in into.items()}
+        elif line["op"] in ("label", "accept", "accept_unseen", "reject", "clear"):
+            for place, key in enumerate(line["keys"]):
+                code = line.get("class", -1)
+                code = code[place] if isinstance(code, list) else code
+                mine = points.get(key, ("", -1))[0]
+                if line["op"] == "clear":
+                    points.pop(key, None)
+                elif line["op"] == "label":
+                    points[key] = ("yours", code)
+                elif line["op"] == "reject":
+                    points[key] = ("rejected", -1)
+                elif line["op"] == "accept" and mine != "yours":
+                    points[key] = ("accepted", code)
+                elif line["op"] == "accept_unseen" and mine not in ("yours", "accepted"):
+                    points[key] = ("accepted_unseen", code)
+    return {key: (kind, into.get(code, -1)) for key, (kind, code) in points.items()}, names, into

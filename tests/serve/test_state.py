@@ -1,4 +1,4 @@
-"""The state of the labels against a fold of the log from scratch, written independently."""
+"""The state of the labels against a fold of the log from scratch, which is written independently."""
 
 from __future__ import annotations
 
@@ -13,48 +13,6 @@ from a2lp.serve.state import Labels
 
 KEYS = [f"p{i}" for i in range(12)]
 NAMES = ["auk", "tern", "wren", "gull"]
-
-
-def fold(lines: list[dict[str, Any]]) -> tuple[dict[str, tuple[str, int]], dict[int, str], dict[int, int]]:
-    """Each point's kind and class, the names of classes, and what they were merged into: one pass over what counts."""
-    counts = {line["seq"]: True for line in lines}
-    for line in reversed(lines):  # an undo is decided by later lines alone
-        if line["op"] == "undo" and counts[line["seq"]]:
-            counts[line["undoes"]] = False
-    names: dict[int, str] = {}
-    for line in lines:
-        for code, name in (("class", "label"), ("to_class", "to")):
-            if code in line:
-                codes = line[code] if isinstance(line[code], list) else [line[code]]
-                texts = line[name] if isinstance(line[name], list) else [line[name]] * len(codes)
-                for one, text in zip(codes, texts, strict=True):
-                    names.setdefault(one, text)
-    into = {code: code for code in names}
-    points: dict[str, tuple[str, int]] = {}
-    for line in lines:
-        if not counts[line["seq"]]:
-            continue
-        if line["op"] == "rename":
-            names[line["class"]] = line["to"]
-        elif line["op"] == "merge":
-            one, other = line["class"], line["to_class"]
-            into = {code: (into[other] if root == into[one] else root) for code, root in into.items()}
-        elif line["op"] in ("label", "accept", "accept_unseen", "reject", "clear"):
-            for place, key in enumerate(line["keys"]):
-                code = line.get("class", -1)
-                code = code[place] if isinstance(code, list) else code
-                mine = points.get(key, ("", -1))[0]
-                if line["op"] == "clear":
-                    points.pop(key, None)
-                elif line["op"] == "label":
-                    points[key] = ("yours", code)
-                elif line["op"] == "reject":
-                    points[key] = ("rejected", -1)
-                elif line["op"] == "accept" and mine != "yours":
-                    points[key] = ("accepted", code)
-                elif line["op"] == "accept_unseen" and mine not in ("yours", "accepted"):
-                    points[key] = ("accepted_unseen", code)
-    return {key: (kind, into.get(code, -1)) for key, (kind, code) in points.items()}, names, into
 
 
 rows = st.lists(st.integers(0, len(KEYS) - 1), min_size=1, max_size=len(KEYS))
@@ -73,7 +31,7 @@ command = st.one_of(
 
 
 @given(asked=st.lists(command, max_size=60), order=st.randoms(use_true_random=False))
-def test_any_commands_undone_in_any_order_are_the_fold_of_what_is_left(asked, order):
+def test_any_commands_undone_in_any_order_are_the_fold_of_what_is_left(page_client, asked, order):
     labels = Labels({key: row for row, key in enumerate(KEYS)})
     view = View(KEYS, lambda rows: [-1] * len(rows), lambda rows: [0.0] * len(rows), lambda: range(len(KEYS)))
     lines: list[dict[str, Any]] = []
@@ -90,7 +48,7 @@ def test_any_commands_undone_in_any_order_are_the_fold_of_what_is_left(asked, or
         labels.apply(line)
 
     def check() -> None:
-        points, names, into = fold(lines)
+        points, names, into = page_client.fold(lines)
         classes = labels.classes
         mine = {
             KEYS[row]: (mark.kind, classes[mark.code].root if mark.code >= 0 else -1)
