@@ -45,8 +45,5 @@ def serve(
     from a2lp.labelling.sources import Embedding
     from a2lp.serve.run import serve as run
 
-    def say(text: str) -> None:
-        typer.echo(text)
-
     how = Embedding(backbone, weights, view, device, on_corrupt, cache)
-    run(source, labels, how, names=names, project=project, port=port, browser=not no_browser, say=say)
+    run(source, labels, how, names=names, project=project, port=port, browser=not no_browser, say=typer.echo)

@@ -65,18 +65,19 @@ class Answers:
         self._before: NDArray | None = None  # propagation (n, classes) of the labels of the last answer
         self._after: NDArray | None = None  # and of all labels
         self._pending: list[Delta] = []
+        self._waiting: list[tuple[int, dict[int, dict[int, float]]]] = []  # changes that were not pushed yet
 
     def start(self, propagated: NDArray) -> None:
-        """Set the propagation (n, classes) of the labels at the last ``begin``."""
+        """Set the propagation (n, classes) of the labels at the last ``begin``; only then can changes be shown."""
         self._before = propagated.astype(np.float32)
         self._after = self._before.copy()
-        for delta in self._pending:
-            self._after = self._add(self._after, delta)
+        for seq, weights in self._waiting:
+            self._push(seq, weights)
         self._drop_answered()
 
     def begin(self) -> None:
         """Labels from here on are changes to those that ``start`` will be given the propagation of."""
-        self._pending = []
+        self._waiting = []
 
     def change(self, seq: int, removed: dict[int, int], added: dict[int, int]) -> NDArray:
         """Labels, class by row, that a command has taken away and given; the rows whose prediction changed."""
@@ -85,17 +86,10 @@ class Answers:
             for row, code in labels.items():
                 of = weights.setdefault(code, {})
                 of[row] = of.get(row, 0) + sign
-        touched = [np.zeros(0, np.int64)]
-        for code, of in weights.items():
-            rows, values = push(self.graph, list(of), list(of.values()), ALPHA)
-            delta = Delta(seq, code, rows, values.astype(np.float32))
-            self._pending.append(delta)
-            if self._after is not None:
-                self._after = self._add(self._after, delta)
-                touched.append(rows)
-        rows = np.unique(np.concatenate(touched))
-        self._settle(rows)
-        return rows
+        if self._after is None:
+            self._waiting.append((seq, weights))
+            return np.zeros(0, np.int64)
+        return self._push(seq, weights)
 
     def land(self, message: dict[str, Any]) -> None:
         """Take in a full answer; what newer labels have changed is applied again."""
@@ -157,6 +151,19 @@ class Answers:
             if delta.seq <= self.seq:
                 self._before = self._add(self._before, delta)
         self._pending = [delta for delta in self._pending if delta.seq > self.seq]
+
+    def _push(self, seq: int, weights: dict[int, dict[int, float]]) -> NDArray:
+        """Add weights, by class and row, to the labels; the rows whose prediction changed."""
+        assert self._after is not None
+        touched = [np.zeros(0, np.int64)]
+        for code, of in weights.items():
+            rows, values = push(self.graph, list(of), list(of.values()), ALPHA)
+            self._pending.append(Delta(seq, code, rows, values.astype(np.float32)))
+            self._after = self._add(self._after, self._pending[-1])
+            touched.append(rows)
+        changed = np.unique(np.concatenate(touched))
+        self._settle(changed)
+        return changed
 
     def _settle(self, rows: NDArray) -> None:
         """Show what newer labels make of some points."""

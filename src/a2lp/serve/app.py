@@ -19,12 +19,12 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from a2lp.errors import A2LPError, InputError
 from a2lp.files import parse_json
+from a2lp.serve.bodies import message, read_body
 from a2lp.serve.commands import Conflict, read_rows
 from a2lp.serve.exports import FORMATS, own_labels
 from a2lp.serve.service import Page, Service, map_of, points_of
 from a2lp.serve.thumbnails import LARGEST, SIZES, NoPicture, Studio
 
-_MOST_BODY = 32 << 20
 _MOST_POINTS = 300
 _MOST_FOUND = 5000
 _PRIVATE = {"cache-control": "private, max-age=3600"}
@@ -93,7 +93,7 @@ class _Site:
     async def file(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in self.files or name == "index.html" or Path(name).suffix not in _TYPES:
-            return _message(404, f"there is nothing called {name[:80]!r} here.")
+            return message(404, f"there is nothing called {name[:80]!r} here.")
         return Response(self.files[name], media_type=_TYPES[Path(name).suffix], headers={"cache-control": "no-cache"})
 
     async def state(self, request: Request) -> Response:
@@ -105,7 +105,7 @@ class _Site:
     async def map(self, request: Request) -> Response:
         places = map_of(self.service)
         if places is None:
-            return _message(404, "the map is not computed yet. The socket tells when it is.")
+            return message(404, "the map is not computed yet. The socket tells when it is.")
         data = (
             struct.pack("<I", len(places)) + places[:, 0].astype("<u2").tobytes() + places[:, 1].astype("<u2").tobytes()
         )
@@ -124,13 +124,13 @@ class _Site:
         return JSONResponse({"rows": found[:_MOST_FOUND], "total": len(found)})
 
     async def commands(self, request: Request) -> Response:
-        return JSONResponse(await self.service.command(await _body(request)))
+        return JSONResponse(await self.service.command(await read_body(request)))
 
     async def settings(self, request: Request) -> Response:
         return JSONResponse(self.service.project.settings)
 
     async def save_settings(self, request: Request) -> Response:
-        await anyio.to_thread.run_sync(self.service.project.save_settings, await _body(request))
+        await anyio.to_thread.run_sync(self.service.project.save_settings, await read_body(request))
         return JSONResponse(self.service.project.settings)
 
     async def export(self, request: Request) -> Response:
@@ -140,7 +140,7 @@ class _Site:
             data = own_labels(self.service.ready(), self.service.key)
             return _attachment(data, f"{name}-own-labels.csv", FORMATS["csv"][1])
         if kind not in FORMATS:
-            return _message(400, f"format={kind[:40]!r} must be one of {', '.join([*FORMATS, 'labels'])}.")
+            return message(400, f"format={kind[:40]!r} must be one of {', '.join([*FORMATS, 'labels'])}.")
         suffix, media = FORMATS[kind]
         with TemporaryDirectory() as folder:
             path = Path(folder) / f"labels{suffix}"
@@ -151,17 +151,17 @@ class _Site:
     async def thumb(self, request: Request) -> Response:
         size = request.path_params["size"]
         if size not in SIZES:
-            return _message(404, f"size {size} must be one of {', '.join(map(str, SIZES))}.")
+            return message(404, f"size {size} must be one of {', '.join(map(str, SIZES))}.")
         return await self._picture(request, size)
 
     async def image(self, request: Request) -> Response:
         return await self._picture(request, LARGEST)
 
     async def _picture(self, request: Request, side: int) -> Response:
-        row, n = request.path_params["row"], len(self.service.ready())
-        if self.studio is None or not 0 <= row < n:
-            return _message(404, f"row {row} has no picture.")
-        made = await self.studio.picture(row, side)
+        row, keys = request.path_params["row"], self.service.ready().keys
+        if self.studio is None or not 0 <= row < len(keys):
+            return message(404, f"row {row} has no picture.")
+        made = await self.studio.picture(row, keys[row], side)
         return Response(made.data, media_type=made.type, headers=_PRIVATE)
 
     async def socket(self, socket: WebSocket) -> None:
@@ -200,25 +200,9 @@ class _Site:
             self.studio.look_at([row for row in rows if type(row) is int] if isinstance(rows, list) else [])
 
 
-async def _body(request: Request) -> dict[str, Any]:
-    data = b""
-    async for part in request.stream():
-        data += part
-        if len(data) > _MOST_BODY:
-            raise InputError(f"the request has more than {_MOST_BODY} bytes. Send fewer rows at once.")
-    body = parse_json(data.decode(errors="replace"), "the request")
-    if not isinstance(body, dict):
-        raise InputError("the request must be a JSON object.")
-    return body
-
-
 async def _explain(request: Request, error: Exception) -> Response:
     status = 404 if isinstance(error, NoPicture) else 409 if isinstance(error, Conflict) else 400
-    return _message(status, str(error))
-
-
-def _message(status: int, text: str) -> Response:
-    return JSONResponse({"message": text}, status_code=status)
+    return message(status, str(error))
 
 
 def _attachment(data: bytes, name: str, media: str) -> Response:

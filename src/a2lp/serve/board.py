@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from a2lp.pool.graph import PoolGraph
+from a2lp.pool.push import push
 from a2lp.serve import commands
 from a2lp.serve.answers import ALPHA, NONE, Answers
 from a2lp.serve.project import Project
@@ -112,7 +113,12 @@ class Board:
         self.answers.begin()
         y = np.zeros((len(self), max(1, len(self.labels.classes))), np.float32)
         y[list(self.anchors), list(self.anchors.values())] = 1
-        return lambda: propagate(self.answers.graph, y, ALPHA, tolerance=1e-4).Z
+
+        def propagated() -> NDArray:
+            push(self.answers.graph, 0)  # compiled here, so that the first label need not wait for it
+            return propagate(self.answers.graph, y, ALPHA, tolerance=1e-4).Z
+
+        return propagated
 
     def job(self) -> Job:
         """The labels as the solver needs them."""
@@ -335,6 +341,6 @@ class Board:
 def exact_interval(right: int, n: int, level: float = 0.95) -> tuple[float, float]:
     """The Clopper-Pearson interval of a share of which ``right`` in ``n`` were seen."""
     tail = (1 - level) / 2
-    low = float(beta.ppf(tail, right, n - right + 1)) if right else 0.0
-    high = float(beta.ppf(1 - tail, right + 1, n - right)) if right < n else 1.0
+    low = float(betaincinv(right, n - right + 1, tail)) if right else 0.0
+    high = float(betaincinv(right + 1, n - right, 1 - tail)) if right < n else 1.0
     return low, high

@@ -108,6 +108,7 @@ class Service:
         await self._loop.run_in_executor(None, self._solver.start)
         theirs.close()
         threading.Thread(target=self._listen, daemon=True).start()
+        self._loop.create_task(self._begin())  # at once, where the cache has everything
 
     async def stop(self) -> None:
         """End the solver; everything that was acknowledged is on the disk already."""
@@ -211,7 +212,7 @@ class Service:
             self.loading = {"phase": "loading", **{name: message[name] for name in ("doing", "done", "total")}}
             self._tell(json.dumps({**self.loading, "type": "loading"}))
         elif kind == "ready":
-            self._loop.create_task(self._begin(message))
+            self._loop.create_task(self._begin())
         elif kind in ("failed", "gone"):
             self._fail(message.get("message", "the process that computes has ended. Start the server again."))
         elif kind == "exported":
@@ -231,20 +232,21 @@ class Service:
         self._exports.clear()
         self._tell_state()
 
-    async def _begin(self, message: dict[str, Any]) -> None:
-        """Points and graph are there: read the log, and let the page in."""
+    async def _begin(self) -> None:
+        """If points and graph are there: read the log, and let the page in."""
         try:
-            board = await asyncio.to_thread(self._open_board)
-            self.skipped = message["skipped"]
-            await self._import(board)
+            async with self._turn:
+                if self.board is not None or (board := await asyncio.to_thread(self._open_board)) is None:
+                    return
+                await self._import(board)
+                propagation = board.propagation()
+                self.board = board
         except A2LPError as error:
             self._fail(str(error))
             return
         except Exception as error:
             self._fail(f"the project cannot be opened ({reason(error)}).")
             raise
-        propagation = board.propagation()
-        self.board = board
         self._ask()
         for page in self.pages:
             page.send(json.dumps({"type": "state", **self.state()}))
@@ -253,12 +255,14 @@ class Service:
         if not (self.project.cache / "map.npy").exists():
             await self._draw_map()
 
-    def _open_board(self) -> Board:
+    def _open_board(self) -> Board | None:
         from a2lp.serve.board import Board
         from a2lp.serve.prepared import load
 
         prepared = load(self.spec)
-        assert prepared is not None
+        if prepared is None:
+            return None
+        self.skipped = prepared.skipped
         return Board(self.project, prepared.keys, prepared.graph)
 
     async def _import(self, board: Board) -> None:

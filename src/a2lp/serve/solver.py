@@ -8,11 +8,13 @@ unless the last result of that kind is too old: someone who labels without a pau
 from __future__ import annotations
 
 import os
+import threading
 import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import signature
+from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -85,7 +87,6 @@ class Solver:
         self.pool.points = prepared.points
         self.pool.check = self._check
         self.wanted, self.send = wanted, send
-        self.parent = os.getppid()
         self.now: Job | None = None
         self._labels: dict[int, tuple[str, str]] = {}
         self._tells_how = "how" in signature(Pool.label).parameters
@@ -152,9 +153,7 @@ class Solver:
         self.last[kind] = time.monotonic()
 
     def _check(self) -> None:
-        """End the computation if the server is gone, or if newer labels make it useless."""
-        if os.getppid() != self.parent:
-            raise SystemExit
+        """End the computation if newer labels make it useless."""
         stale = self.kind and self.now is not None and self.wanted.value != self.now.seq
         if stale and time.monotonic() - self.last[self.kind] < _PATIENCE[self.kind]:
             raise Stopped
@@ -239,6 +238,7 @@ class Solver:
 def main(conn: Connection, wanted: Any, spec: Spec) -> None:
     """The process: prepare the points, then answer until the server is gone."""
     warnings.simplefilter("ignore")
+    _end_with_server()
     try:
         _serve(conn, wanted, spec)
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
@@ -260,7 +260,7 @@ def _serve(conn: Connection, wanted: Any, spec: Spec) -> None:
             conn.send({"type": "loading", "doing": doing, "done": done, "total": total})
 
     prepared = prepare(spec, report)
-    conn.send({"type": "ready", "keys": list(prepared.keys), "skipped": prepared.skipped})
+    conn.send({"type": "ready"})
     solver = Solver(prepared, wanted, conn.send)
     rested = True
     while True:
@@ -282,10 +282,23 @@ def _serve(conn: Connection, wanted: Any, spec: Spec) -> None:
             rested = True
 
 
+def _end_with_server() -> None:
+    """End this process when the server has ended, even if that was killed."""
+
+    def wait() -> None:
+        server = parent_process()
+        assert server is not None
+        server.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def draw_map(spec: Spec) -> None:
     """A process of its own: coordinates of all points, written to the cache."""
     from a2lp.labelling.layout import layout  # moves to a2lp.pool.layout
 
+    _end_with_server()
     if hasattr(os, "nice"):
         os.nice(10)
     path = spec.folder / "map.npy"

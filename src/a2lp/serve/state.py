@@ -76,6 +76,7 @@ class Labels:
         self.row_of = row_of
         self.marks: dict[int, Mark] = {}  # the state of each point that has one
         self._entries: list[_Entry] = []
+        self._of_classes: list[_Entry] = []  # those that change classes and no points
         self._history: defaultdict[int, list[Mark]] = defaultdict(list)
         self._names: list[str] = []  # of classes, as they were made
         self._uses: Counter[int] = Counter()
@@ -90,6 +91,8 @@ class Labels:
         """Take in the next line; the points whose state may have changed."""
         entry = _Entry(line, codes=frozenset(_used(line)))
         self._entries.append(entry)
+        if line["op"] in ("rename", "merge", "pin"):
+            self._of_classes.append(entry)
         self._classes = None
         for code, name in _named(line):
             self._names += [""] * (code + 1 - len(self._names))
@@ -214,9 +217,9 @@ class Labels:
     def _fold_classes(self) -> list[ClassInfo]:
         classes = [ClassInfo(name, code) for code, name in enumerate(self._names)]
         pins: dict[str, int] = {}
-        for entry in self._entries:
+        for entry in self._of_classes:
             line = entry.line
-            if not entry.active or line["op"] not in ("rename", "merge", "pin"):
+            if not entry.active:
                 continue
             code = line["class"]
             if line["op"] == "rename":

@@ -10,7 +10,7 @@ import hashlib
 import io
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,10 +50,10 @@ class Drawn:
     def __init__(self, pixels: np.ndarray[Any, Any], most: float) -> None:
         self._pixels = np.round(255 * (1 - pixels / most)).astype(np.uint8)
 
-    def __call__(self, row: int, side: int) -> Picture:
-        """The picture of a row, each pixel as a square."""
+    def __call__(self, key: str, side: int) -> Picture:
+        """The picture of a point, whose key is its row; each pixel is a square."""
         times = max(1, side // self._pixels.shape[1])
-        return Picture(png.encode(self._pixels[row].repeat(times, axis=0).repeat(times, axis=1)), "image/png")
+        return Picture(png.encode(self._pixels[int(key)].repeat(times, axis=0).repeat(times, axis=1)), "image/png")
 
 
 class Files:
@@ -61,39 +61,40 @@ class Files:
 
     Parameters
     ----------
-    paths : sequence of Path
+    paths : mapping of str to Path
+        By key.
     roots : sequence of Path
         Folders that files must lie in, after links are followed; none: any place.
     cache : Path
         The folder of small pictures.
     """
 
-    def __init__(self, paths: Sequence[Path], roots: Sequence[Path], cache: Path) -> None:
+    def __init__(self, paths: Mapping[str, Path], roots: Sequence[Path], cache: Path) -> None:
         self._paths, self._cache = paths, cache
         self._roots = [os.path.realpath(root) for root in roots]
-        self._digests: dict[int, tuple[tuple[int, int], str]] = {}
+        self._digests: dict[str, tuple[tuple[int, int], str]] = {}
 
-    def __call__(self, row: int, side: int) -> Picture:
-        """The picture of a row, at most ``side`` pixels wide and high."""
-        path = self._paths[row]
+    def __call__(self, key: str, side: int) -> Picture:
+        """The picture of a point, at most ``side`` pixels wide and high."""
+        path = self._paths[key]
         real = os.path.realpath(path)
         if self._roots and not any(Path(real).is_relative_to(root) for root in self._roots):
-            raise NoPicture(f"the image of row {row} is a link that leads out of the source, and is not shown.")
+            raise NoPicture(f"{key} is a link that leads out of the source, and is not shown.")
         try:
             status = Path(real).stat()
             stamp = status.st_size, status.st_mtime_ns
-            known = self._digests.get(row)
+            known = self._digests.get(key)
             data = None if known is not None and known[0] == stamp else Path(real).read_bytes()
             if data is not None:
                 known = (stamp, hashlib.sha256(data).hexdigest())
-                self._digests[row] = known
+                self._digests[key] = known
             assert known is not None
             kept = self._cache / known[1][:2] / f"{known[1]}_{side}.webp"
             if side in SIZES and kept.exists():
                 return Picture(kept.read_bytes(), "image/webp")
-            made = _encoded(Path(real).read_bytes() if data is None else data, str(path), side)
+            made = _encoded(Path(real).read_bytes() if data is None else data, key, side)
         except OSError as failure:
-            raise NoPicture(f"the image of row {row} cannot be read: {failure.strerror or failure}.") from failure
+            raise NoPicture(f"{key} cannot be read: {failure.strerror or failure}") from failure
         if side in SIZES:
             kept.parent.mkdir(exist_ok=True)
             with replacing(kept) as temporary:
@@ -117,6 +118,7 @@ def _encoded(data: bytes, name: str, side: int) -> Picture:
 
 class _Wanted(NamedTuple):
     row: int
+    key: str
     side: int
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Picture]
@@ -125,7 +127,7 @@ class _Wanted(NamedTuple):
 class Studio:
     """Threads that make pictures: rows in view first, of the others the latest request first."""
 
-    def __init__(self, make: Callable[[int, int], Picture]) -> None:
+    def __init__(self, make: Callable[[str, int], Picture]) -> None:
         self._make = make
         self._waiting: list[_Wanted] = []
         self._view: set[int] = set()
@@ -138,10 +140,10 @@ class Studio:
         """Set the rows that are in view."""
         self._view = set(rows)
 
-    async def picture(self, row: int, side: int) -> Picture:
-        """The picture of a row."""
+    async def picture(self, row: int, key: str, side: int) -> Picture:
+        """The picture of the point in a row."""
         loop = asyncio.get_running_loop()
-        wanted = _Wanted(row, side, loop, loop.create_future())
+        wanted = _Wanted(row, key, side, loop, loop.create_future())
         with self._ready:
             self._waiting.append(wanted)
             self._ready.notify()
@@ -158,7 +160,7 @@ class Studio:
             if wanted.future.cancelled():  # the browser does not wait for it any more
                 continue
             try:
-                made = self._make(wanted.row, wanted.side)
+                made = self._make(wanted.key, wanted.side)
             except Exception as error:
                 _tell(wanted, None, error)
             else:
