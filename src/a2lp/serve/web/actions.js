@@ -104,6 +104,7 @@ export class Actions extends EventTarget {
     const { cls, flags, seen } = this.store;
     /** @type {{ seen: number[], unseen: number[] }} */
     const out = { seen: [], unseen: [] };
+    if (group.id < 0) return out;
     for (let i = group.start; i < group.start + group.count; i++) {
       const row = this.view.order[i];
       if (cls[row] !== group.id || flags[row] & (FLAG.YOURS | FLAG.ACCEPTED | FLAG.REJECTED)) continue;

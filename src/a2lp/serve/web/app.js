@@ -109,12 +109,19 @@ function selectSeen() {
   announce(`${view.selection.size} selected`);
 }
 
+/** @param {import("./order.js").Group | null} one */
+function review(one) {
+  if (one && actions.pending(one).unseen.length) openReview(store, actions, points, one);
+  else if (one) actions.acceptSeen(one);
+}
+
 const help = () => openHelp(keys, (own) => api.post("/api/settings", { keys: own }).catch((error) => status.toast(error.message)));
 const large = () => view.current >= 0 && store.state.images && openImage(view.current, points.key(view.current));
 const keys = new Keys(
   {
     accept: () => actions.accept(),
     acceptSeen: () => actions.acceptSeen(),
+    acceptAll: () => review(view.group),
     reject: () => actions.reject(),
     clear: () => actions.clear(),
     undo: () => actions.undo(),
@@ -162,7 +169,7 @@ byId("sort").addEventListener("change", (event) => {
   view.arrange();
 });
 grid.addEventListener("open", large);
-grid.addEventListener("accept-all", (event) => openReview(store, actions, points, /** @type {CustomEvent} */ (event).detail));
+grid.addEventListener("accept-all", (event) => review(/** @type {CustomEvent} */ (event).detail));
 grid.addEventListener("seen", (event) => {
   const rows = /** @type {CustomEvent} */ (event).detail;
   points.want(rows);

@@ -81,8 +81,8 @@ export class Focus {
     byId("focus-key").textContent = this.points.key(row) || "\u00a0";
     fill(byId("focus-label"), ...this.#label(row));
     byId("focus-count").textContent = size > 1 ? `${size} selected: a key labels all of them` : "";
-    /** @type {HTMLButtonElement} */ for (const id of ["do-accept", "act-accept"])
-      (byId(id)).disabled = this.view.blind || this.store.cls[row] === NONE || (this.store.flags[row] & FLAG.YOURS) > 0;
+    const settled = this.view.blind || this.store.cls[row] === NONE || (this.store.flags[row] & FLAG.YOURS) > 0;
+    for (const id of ["do-accept", "act-accept"]) byId(id).toggleAttribute("disabled", settled);
     fill(byId("focus-top"), ...this.#top());
     this.#nearest();
     this.#history();
@@ -154,7 +154,12 @@ export class Focus {
     const line = (/** @type {import("./points.js").Point["history"][0]} */ step) => {
       const done = DONE[/** @type {keyof typeof DONE} */ (step.op)] ?? step.op;
       const way = WAYS[/** @type {keyof typeof WAYS} */ (step.how ?? "own")] ?? step.how;
-      return h("li", {}, h("time", { class: "num soft" }, time(step.t)), h("span", {}, [done, step.label, way].filter(Boolean).join(" ")));
+      return h(
+        "li",
+        { class: step.undone ? "undone" : "" },
+        h("time", { class: "num soft" }, time(step.t)),
+        h("span", {}, [done, step.label, way, step.undone && "(undone)"].filter(Boolean).join(" ")),
+      );
     };
     fill(byId("focus-history"), ...past.slice(-6).reverse().map(line));
   }

@@ -1,11 +1,9 @@
 // The grid: lines of cells, of which only those in view are in the document, however many points there are.
 
-import { byId, fill, h, mark, say } from "./dom.js";
-import { count, percent } from "./format.js";
+import { Cells } from "./cells.js";
+import { byId, h } from "./dom.js";
 import { Layout } from "./layout.js";
-import { GROUP } from "./order.js";
 import { Scroll } from "./scroll.js";
-import { FLAG, NONE } from "./wire.js";
 
 const HEAD = 40;
 const CAPTION = 20;
@@ -14,7 +12,7 @@ const CELLS = 260; // at most so many are in the document; larger screens get la
 const SIZES = [72, 104, 152, 216];
 
 /** @typedef {{ element: HTMLElement, cells: Cell[], head: HTMLElement | null, group: number }} Row */
-/** @typedef {{ element: HTMLElement, img: HTMLImageElement, text: HTMLElement, caption: HTMLElement, row: number, drawn: string }} Cell */
+/** @typedef {import("./cells.js").Cell} Cell */
 
 export class Grid extends EventTarget {
   size = 1;
@@ -37,8 +35,8 @@ export class Grid extends EventTarget {
     super();
     this.store = store;
     this.view = view;
-    this.points = points;
     this.actions = actions;
+    this.cells = new Cells(store, view, points, actions);
     this.element = byId("grid");
     this.scroll = new Scroll(this.element, () => this.#scrolled());
     new ResizeObserver(() => this.#measure()).observe(this.element);
@@ -221,118 +219,34 @@ export class Grid extends EventTarget {
       const inside = h("div", { role: "gridcell", class: "group", "aria-colspan": this.layout.columns });
       element.append(inside);
       const row = { element, cells: [], head: inside, group };
-      this.#heading(row);
+      this.cells.heading(inside, this.layout.groups[group], group);
       return row;
     }
     const made = [];
     for (let i = 0; i < cells; i++) {
-      const cell = this.#cell(this.view.order[start + i], i + 1);
+      const cell = this.cells.make(this.view.order[start + i], i + 1, this.#side);
+      this.#cells.set(cell.row, cell);
       element.append(cell.element);
       made.push(cell);
     }
     return { element, cells: made, head: null, group };
   }
 
-  /** @param {Row} row the name of a group, and what can be done with it */
+  /** @param {Row} row */
   #heading(row) {
     const group = this.layout.groups[row.group];
-    if (!row.head || !group) return;
-    const names = { [GROUP.OPEN]: "No class yet", [GROUP.REJECTED]: "None of these" };
-    const listed = this.view.blind ? "Audit: what is it? Predictions are hidden." : "Your labels that may be mistakes";
-    const name = group.id >= 0 ? this.store.name(group.id) : (names[group.id] ?? listed);
-    const { seen, unseen } = group.id >= 0 ? this.actions.pending(group) : { seen: [], unseen: [] };
-    const drawn = `${name} ${group.count} ${seen.length} ${unseen.length} ${this.store.slot(group.id)}`;
-    if (row.element.dataset.drawn === drawn) return;
-    row.element.dataset.drawn = drawn;
-    const tool = (/** @type {string} */ what, /** @type {string} */ text, /** @type {string} */ title) =>
-      h("button", { type: "button", class: "small", tabindex: -1, "data-do": what, "data-group": row.group, title }, text);
-    fill(
-      row.head,
-      group.id >= 0 && mark(this.store.slot(group.id)),
-      h("strong", {}, name),
-      h("span", { class: "soft" }, count(group.count)),
-      h("span", { class: "push" }),
-      seen.length > 0 && tool("accept-seen", `Accept ${count(seen.length)} seen`, "Shift+Enter: those that were on the screen become examples"),
-      unseen.length > 0 && tool("accept-all", `Accept all ${count(seen.length + unseen.length)}…`, "Look at twelve of the unseen ones first"),
-    );
-  }
-
-  /** @param {number} row @param {number} column @returns {Cell} */
-  #cell(row, column) {
-    const img = h("img", { alt: "", decoding: "async", draggable: "false" });
-    const text = h("span", { class: "key" });
-    const caption = h("span", { class: "caption" });
-    const picture = h("span", { class: "picture" }, this.store.state.images ? img : text);
-    const element = h("div", { role: "gridcell", class: "cell", id: `cell-${row}`, "data-row": row, tabindex: -1, "aria-colindex": column }, picture, caption);
-    img.addEventListener("load", () => picture.classList.add("here"));
-    img.addEventListener("error", () => picture.classList.add("broken"));
-    if (this.store.state.images) img.src = `/thumb/${row}/${this.#side * devicePixelRatio > 150 ? 256 : 128}`;
-    const cell = { element, img, text, caption, row, drawn: "" };
-    this.#cells.set(row, cell);
-    this.#paint(cell);
-    return cell;
+    if (row.head && group) this.cells.heading(row.head, group, row.group);
   }
 
   /** Bring what is in the document up to date. @param {boolean} [all] also where nothing seems to have changed */
   repaint(all = false) {
     for (const row of this.#rows.values()) {
-      if (row.head) this.#heading(row);
+      this.#heading(row);
       for (const cell of row.cells) {
         if (all) cell.drawn = "";
-        this.#paint(cell);
+        this.cells.paint(cell);
       }
     }
-  }
-
-  /** @param {Cell} cell */
-  #paint(cell) {
-    const { row, element } = cell;
-    const { store, view } = this;
-    const key = this.points.key(row);
-    const selected = view.selection.has(row);
-    const current = view.current === row;
-    const drawn = `${store.cls[row]} ${store.conf[row]} ${store.flags[row]} ${selected} ${current} ${key} ${view.blind}`;
-    if (cell.drawn === drawn) return;
-    cell.drawn = drawn;
-    const { caption, state } = this.describe(row);
-    element.className = `cell ${state}${selected ? " selected" : ""}${current ? " current" : ""}`;
-    element.tabIndex = current ? 0 : -1;
-    element.setAttribute("aria-selected", String(selected));
-    const name = store.name(store.cls[row]);
-    element.setAttribute(
-      "aria-label",
-      `${key || `point ${row}`}: ${view.blind && state !== "yours" ? "not labelled yet" : [name || "no class", caption !== name && caption].filter(Boolean).join(", ")}`,
-    );
-    element.title = key;
-    say(cell.caption, caption);
-    say(cell.text, key);
-  }
-
-  /** @param {number} row @returns {{ caption: string, state: string }} in a word or two, and as a class of the style sheet */
-  describe(row) {
-    const { cls, conf, flags } = this.store;
-    const flag = flags[row];
-    const name = this.store.name(cls[row]);
-    if (flag & FLAG.REJECTED) return { caption: "none of these", state: "rejected" };
-    if (flag & FLAG.YOURS) return { caption: this.#elsewhere(row) ? name : "yours", state: "yours" };
-    if (this.view.blind) return { caption: "", state: "" };
-    if (flag & FLAG.ACCEPTED) return { caption: "✓ accepted", state: "accepted" };
-    if (flag & FLAG.UNSEEN) return { caption: "✓ unseen", state: "unseen" };
-    if (flag & FLAG.UNREACHED) return { caption: "not reached", state: "novel" };
-    if (cls[row] === NONE) return { caption: "", state: "" };
-    const sure = percent(conf[row] / 255);
-    const moved = this.#elsewhere(row);
-    const state = moved ? "changed" : flag & FLAG.NOVEL ? "novel" : flag & FLAG.DOUBTFUL ? "doubtful" : "";
-    if (moved) return { caption: `${name} ${sure}`, state };
-    if (flag & FLAG.NOVEL) return { caption: `${sure}, odd?`, state };
-    return { caption: flag & FLAG.DOUBTFUL ? `${sure} ?` : sure, state };
-  }
-
-  /** @param {number} row whether it stands in a group that is not its own any more */
-  #elsewhere(row) {
-    const at = this.view.position[row] ?? -1;
-    if (at < 0 || !this.layout.groups.length || at > this.#last) return true;
-    return this.layout.groups[this.layout.find(at).group].id !== this.store.cls[row];
   }
 
   /** The scrolling has stopped: what is on the screen has been seen. */
@@ -347,7 +261,7 @@ export class Grid extends EventTarget {
       if (!this.view.blind && shown && !document.hidden) this.store.seen[cell.row] = this.store.cls[cell.row];
     }
     this.dispatchEvent(new CustomEvent("seen", { detail: rows }));
-    for (const row of this.#rows.values()) if (row.head) this.#heading(row);
+    for (const row of this.#rows.values()) this.#heading(row);
   }
 
   /** What the screen shows is seen with its newest label, too. */

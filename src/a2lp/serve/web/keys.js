@@ -6,6 +6,7 @@
 export const ACTIONS = [
   { id: "accept", key: "Enter", text: "Accept the prediction", part: "Decide" },
   { id: "acceptSeen", key: "Shift+Enter", text: "Accept what you have seen of the group", part: "Decide" },
+  { id: "acceptAll", key: "Ctrl+Shift+Enter", text: "Accept the whole group, after a look", part: "Decide" },
   { id: "reject", key: "-", text: "None of these classes", part: "Decide" },
   { id: "clear", key: "Backspace", text: "Remove the label", part: "Decide" },
   { id: "undo", key: "Ctrl+Z", text: "Undo", part: "Decide" },

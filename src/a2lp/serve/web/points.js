@@ -8,7 +8,7 @@
  * @property {number | null} nearest
  * @property {number} novelty
  * @property {string | null} how
- * @property {{ seq: number, t: number | string, op: string, label: string | null, how: string | null }[]} history
+ * @property {{ seq: number, t: number | string, op: string, label: string | null, how: string | null, undone: boolean }[]} history
  */
 
 const MOST = 300; // rows in one request

@@ -176,10 +176,14 @@ export class View extends EventTarget {
     this.dispatchEvent(new Event("current"));
   }
 
-  /** @returns {import("./order.js").Group | null} of the current point */
+  /** @param {number} row @returns {import("./order.js").Group | null} where it stands, which may be another class than its own by now */
+  groupOf(row) {
+    const at = this.position[row] ?? -1;
+    return at < 0 ? null : (this.groups.find((one) => at < one.start + one.count) ?? null);
+  }
+
   get group() {
-    const at = this.current >= 0 ? this.position[this.current] : -1;
-    return at < 0 ? null : (this.groups.find((one) => at >= one.start && at < one.start + one.count) ?? null);
+    return this.groupOf(this.current);
   }
 
   /** @returns {boolean} whether predictions are hidden */
