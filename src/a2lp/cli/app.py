@@ -16,10 +16,12 @@ from a2lp.cli.classify import classify
 from a2lp.cli.convert import convert
 from a2lp.cli.doctor import doctor
 from a2lp.cli.embed import embed
+from a2lp.cli.label_studio import label_studio
 from a2lp.cli.meta_train import meta_train
 from a2lp.cli.methods import methods
 from a2lp.cli.options import option
 from a2lp.cli.reproduce import reproduce
+from a2lp.cli.serve import serve
 from a2lp.cli.suggest import suggest
 from a2lp.cli.sweep import sweep
 from a2lp.cli.tables import tables
@@ -63,7 +65,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _run in (classify, suggest, bench, methods, sweep, tables, reproduce, train, meta_train, embed, convert, doctor):
+_COMMANDS = (
+    *(classify, suggest, serve, label_studio),
+    *(bench, methods, sweep, tables, reproduce),
+    *(train, meta_train, embed, convert, doctor),
+)
+for _run in _COMMANDS:
     app.command()(_run)
 
 

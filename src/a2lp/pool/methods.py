@@ -73,6 +73,8 @@ class Task:
         Of the folds.
     weights : array (3,), optional
         Weights of the three models of ``auto``.
+    check : callable
+        Called between the models, rounds and folds of a method; what it raises ends the computation.
     """
 
     points: NdArray | None
@@ -81,6 +83,7 @@ class Task:
     n_classes: int
     seed: int = 0
     weights: NdArray | None = None
+    check: Callable[[], None] = lambda: None
 
     def __repr__(self) -> str:
         return f"Task({self.graph!r}, {int(self.given.sum())} labelled: {self.n_classes} classes)"
@@ -225,7 +228,9 @@ def choose_weights(task: Task) -> tuple[NdArray, str]:
 
 def _log_probabilities(task: Task) -> NdArray:
     """Log-probabilities of lp, em and smoothed_lr (n, 3, c)."""
+    task.check()
     logits = _logits(task, "auto")
+    task.check()
     models = [lp(task), _expectation_maximisation(task, logits), task.smoothed(softmax(logits))]
     return np.log(np.stack(models, axis=1) + np.float32(_FLOOR / task.n_classes))
 
@@ -240,6 +245,7 @@ def _expectation_maximisation(task: Task, logits: NdArray) -> NdArray:
     evidence = min(4.0, 0.5 + 0.5 * task.labels_per_class) * np.log(np.maximum(softmax(logits), 1e-9))
     soft = task.pinned(lp(task))
     for _ in range(_EM_ROUNDS):
+        task.check()
         mass = soft.sum(axis=0)
         means = (soft.T @ points) / np.maximum(mass, 1e-9)[:, None]  # (c, d)
         distance = np.square(means).sum(axis=1) - 2 * points @ means.T  # less |x|^2, which is 1

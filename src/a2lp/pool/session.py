@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -76,6 +77,7 @@ class Pool:
             self.whitening, self.points, self.graph = whitened_graph(x, progress)
         self._given: dict[int, Any] = {}
         self._history: list[dict[int, Any]] = []
+        self.check: Callable[[], None] = lambda: None  # called between the steps of an answer; may raise to end it
         self._weights: NdArray | None = None
         self._fitted = np.zeros(0, np.int64), np.zeros(0, np.int64)  # classes and codes that the weights are of
         if labels is not None:
@@ -156,7 +158,8 @@ class Pool:
         codes = np.full(len(self), -1, dtype=np.int64)
         codes[rows] = positions
         weights = self._weights if self._still_fits(classes, codes) else None
-        answer = solve(Task(self.points, self.graph, codes, len(classes), self.seed, weights), classes, self.method)
+        task = Task(self.points, self.graph, codes, len(classes), self.seed, weights, self.check)
+        answer = solve(task, classes, self.method)
         if answer.task.weights is not None and weights is None:
             self._weights, self._fitted = answer.task.weights, (classes, codes)
         return answer
@@ -195,6 +198,13 @@ class Pool:
     def _restore(self, labels: dict[int, Any]) -> None:
         for row, label in labels.items():
             self._set(row, label)
+
+    def refit(self) -> None:
+        """Choose the weights of ``auto`` anew, where the answer has them from fewer labels than there are now."""
+        if np.array_equal(self._fitted[1], self.answer.task.codes):
+            return
+        self._weights, self._fitted = None, (np.zeros(0, np.int64), np.zeros(0, np.int64))
+        self._forget()
 
     def _forget(self) -> None:
         for name in ("answer", "assessment", "novelty"):

@@ -1,0 +1,49 @@
+"""``a2lp serve``: label with eyes and keyboard, and see everything relabelled after each key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from a2lp.cli.classify import Backbone, Cache, Device, Labels, OnCorrupt, View, Weights
+
+
+def serve(
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            help="A folder of images or a feature file (.npz, .npy, .safetensors, .parquet); none: a demo with digits.",
+            metavar="[SOURCE]",
+        ),
+    ] = None,
+    labels: Labels = [],  # noqa: B006  typer copies it
+    names: Annotated[
+        Path | None, typer.Option(help="A text file with the names of the classes, one a line.", metavar="FILE")
+    ] = None,
+    project: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where labels and thumbnails are kept; by default SOURCE.a2lp beside the source.", metavar="DIR"
+        ),
+    ] = None,
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0: any that is free.")] = 0,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+    backbone: Backbone = "efficientnet_lite0",
+    weights: Weights = None,
+    view: View = None,
+    device: Device = "auto",
+    on_corrupt: OnCorrupt = "skip",
+    cache: Cache = None,
+) -> None:
+    """Label SOURCE in the browser.
+
+    The page is served to this computer alone. Every label is on disk before it is acknowledged; stop the server at any
+    time, and the same command continues.
+    """
+    from a2lp.labelling.sources import Embedding
+    from a2lp.serve.run import serve as run
+
+    how = Embedding(backbone, weights, view, device, on_corrupt, cache)
+    run(source, labels, how, names=names, project=project, port=port, browser=not no_browser, say=typer.echo)

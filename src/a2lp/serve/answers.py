@@ -1,0 +1,231 @@
+"""Predictions as the page shows them: the last full answer, and what labels since then have changed near them.
+
+A full answer is of the labels up to some line of the log. Labels after it change propagation by columns that are found
+at once (``a2lp.pool.push``); with LP the propagated distributions before and after, a point's probabilities become
+p LP_after ** w / LP_before ** w, where w is the weight of propagation in the answer: the other models of ``auto`` keep
+their opinion until the next answer. A class that the answer does not know wins where it has most of the propagation.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from a2lp.pool.graph import PoolGraph
+from a2lp.pool.push import push
+
+NDArray = np.ndarray[Any, Any]
+NONE = 0xFFFF  # no class
+_FLOOR = 1e-3  # spread over the classes, as in ``a2lp.pool.methods``
+ALPHA = 0.8
+_MOST = 0.5  # share of propagation from which a class wins that the answer does not know
+
+
+class Delta(NamedTuple):
+    """What one command changed in the propagation of one class."""
+
+    seq: int
+    code: int
+    rows: NDArray
+    values: NDArray
+
+
+class Answers:
+    """Class and confidence of every point.
+
+    Attributes
+    ----------
+    best : array (n,)
+        The predicted class by number; ``NONE`` where there is no prediction.
+    confidence : array (n,)
+        Its probability.
+    settling : array (n,)
+        Whether the prediction is from a label after the last full answer.
+    seq : int
+        The line of the log that the last full answer is of.
+    """
+
+    def __init__(self, graph: PoolGraph) -> None:
+        n = graph.n
+        self.graph = graph
+        self.best = np.full(n, NONE, np.uint16)
+        self.confidence = np.zeros(n, np.float32)
+        self.settling = np.zeros(n, bool)
+        self.reached = np.ones(n, bool)
+        self.nearest = np.full(n, -1, np.int32)
+        self.novelty = np.zeros(n, np.float32)
+        self.seq = 0
+        self.version = 0
+        self._p: NDArray | None = None  # (n, columns)
+        self._columns = np.zeros(0, np.int64)  # classes of the columns
+        self._weight = 1.0
+        self._power = 1.0  # that calibrates, of the last estimate
+        self._full: NDArray | None = None  # best of the last answer
+        self._before: NDArray | None = None  # propagation (n, classes) of the labels of the last answer
+        self._after: NDArray | None = None  # and of all labels
+        self._pending: list[Delta] = []
+        self._waiting: list[tuple[int, dict[int, dict[int, float]]]] = []  # changes that were not pushed yet
+
+    def start(self, propagated: NDArray) -> None:
+        """Set the propagation (n, classes) of the labels at the last ``begin``; only then can changes be shown."""
+        self._before = propagated.astype(np.float32)
+        self._after = self._before.copy()
+        for seq, weights in self._waiting:
+            self._push(seq, weights)
+        self._drop_answered()
+
+    def begin(self) -> None:
+        """Labels from here on are changes to those that ``start`` will be given the propagation of."""
+        self._waiting = []
+
+    def change(self, seq: int, removed: dict[int, int], added: dict[int, int]) -> NDArray:
+        """Labels, class by row, that a command has taken away and given; the rows whose prediction changed."""
+        weights: dict[int, dict[int, float]] = {}
+        for sign, labels in ((-1.0, removed), (1.0, added)):
+            for row, code in labels.items():
+                of = weights.setdefault(code, {})
+                of[row] = of.get(row, 0) + sign
+        if self._after is None:
+            self._waiting.append((seq, weights))
+            return np.zeros(0, np.int64)
+        return self._push(seq, weights)
+
+    def land(self, message: dict[str, Any]) -> None:
+        """Take in a full answer; what newer labels have changed is applied again."""
+        self.seq, self._weight = message["seq"], message["weight"]
+        self._columns = np.array(message["columns"], np.int64)
+        self._p, self._full = message["probabilities"], self._columns[message["best"]]
+        self.reached, self.nearest = message["reached"], message["nearest"]
+        self._show(calibrate=True)
+
+    def assess(self, message: dict[str, Any]) -> None:
+        """Take in calibrated probabilities and novelty, if they are of the last answer."""
+        if message["seq"] != self.seq or self._p is None:
+            return
+        self._power *= _power_between(self._p, message["probabilities"])
+        self._p, self.novelty = message["probabilities"], message["novelty"]
+        self._show(calibrate=False)
+
+    def forget(self) -> None:
+        """Show no predictions, since there are not two classes to choose from."""
+        self._p = self._full = None
+        self.best[:], self.confidence[:], self.settling[:] = NONE, 0, False
+
+    def top(self, row: int, n: int = 3) -> list[tuple[int, float]]:
+        """The most likely classes of a point, with their probabilities."""
+        if self._p is None:
+            return []
+        p = self._probabilities(np.array([row]))[0]
+        order = np.argsort(-p, kind="stable")[:n]
+        return [(int(self._columns[place]), float(p[place])) for place in order]
+
+    def of(self, rows: NDArray, codes: NDArray) -> NDArray:
+        """The probability of a class for each of some points; 0 where the answer does not know it."""
+        place = {code: column for column, code in enumerate(self._columns.tolist())}
+        columns = np.array([place.get(code, -1) for code in codes.tolist()], np.int64)
+        if self._p is None or len(rows) == 0:
+            return np.zeros(len(rows), np.float32)
+        return np.where(columns >= 0, self._p[rows, columns], 0).astype(np.float32)
+
+    def _show(self, calibrate: bool) -> None:
+        assert self._p is not None and self._full is not None
+        if calibrate and self._power != 1:  # the last estimate's power, until there is a new one
+            self._p = _raised(self._p, self._power)
+        places = np.searchsorted(np.sort(self._columns), self._full)
+        self.best = self._full.astype(np.uint16)
+        columns = np.argsort(self._columns, kind="stable")[places]
+        self.confidence = self._p[np.arange(len(columns)), columns]
+        self.settling[:] = False
+        self.version += 1
+        self._drop_answered()
+        newer = [delta.rows for delta in self._pending if delta.seq > self.seq]
+        if newer:
+            self._settle(np.unique(np.concatenate(newer)))
+
+    def _drop_answered(self) -> None:
+        """Changes that the last answer has taken into account are changes no more."""
+        if self._before is None:
+            return
+        for delta in self._pending:
+            if delta.seq <= self.seq:
+                self._before = self._add(self._before, delta)
+        self._pending = [delta for delta in self._pending if delta.seq > self.seq]
+
+    def _push(self, seq: int, weights: dict[int, dict[int, float]]) -> NDArray:
+        """Add weights, by class and row, to the labels; the rows whose prediction changed."""
+        assert self._after is not None
+        touched = [np.zeros(0, np.int64)]
+        for code, of in weights.items():
+            rows, values = push(self.graph, list(of), list(of.values()), ALPHA)
+            self._pending.append(Delta(seq, code, rows, values.astype(np.float32)))
+            self._after = self._add(self._after, self._pending[-1])
+            touched.append(rows)
+        changed = np.unique(np.concatenate(touched))
+        self._settle(changed)
+        return changed
+
+    def _settle(self, rows: NDArray) -> None:
+        """Show what newer labels make of some points."""
+        if self._after is None or len(rows) == 0:
+            return
+        after = self._after[rows]
+        total = np.maximum(after.sum(axis=1), 1e-12)
+        if self._p is None:
+            best, share = after.argmax(axis=1), after.max(axis=1) / total
+        else:
+            p = self._probabilities(rows)
+            best, share = self._columns[p.argmax(axis=1)], p.max(axis=1)
+            others = np.ones(after.shape[1], bool)
+            others[self._columns[self._columns < after.shape[1]]] = False
+            new = after * others / total[:, None]
+            wins = new.max(axis=1, initial=0) > _MOST
+            best = np.where(wins, new.argmax(axis=1), best)
+            share = np.where(wins, new.max(axis=1, initial=0), share)
+        self.best[rows], self.confidence[rows] = best.astype(np.uint16), share
+        self.settling[rows] = True
+
+    def _probabilities(self, rows: NDArray) -> NDArray:
+        """Probabilities (m, columns) of some points, after all labels."""
+        assert self._p is not None
+        p = self._p[rows]
+        if not self._pending or self._after is None or self._before is None:
+            return p
+        change = _log_shares(self._after[rows], self._columns) - _log_shares(self._before[rows], self._columns)
+        logits = np.log(np.maximum(p, 1e-12)) + self._weight * self._power * change
+        logits -= logits.max(axis=1, keepdims=True)
+        raised = np.exp(logits)
+        return np.asarray(raised / raised.sum(axis=1, keepdims=True))
+
+    def _add(self, z: NDArray, delta: Delta) -> NDArray:
+        if delta.code >= z.shape[1]:
+            z = np.concatenate([z, np.zeros((len(z), delta.code + 1 - z.shape[1]), np.float32)], axis=1)
+        z[delta.rows, delta.code] += delta.values
+        return z
+
+
+def _log_shares(z: NDArray, columns: NDArray) -> NDArray:
+    """Logarithms of propagated distributions over the columns' classes (m, columns)."""
+    wide = np.concatenate([z, np.zeros((len(z), max(0, columns.max(initial=-1) + 1 - z.shape[1])), z.dtype)], axis=1)
+    known = np.maximum(wide[:, columns], 0)
+    total = known.sum(axis=1, keepdims=True)
+    shares = np.where(total > 0, known / np.where(total > 0, total, 1), 1 / max(1, len(columns)))
+    return np.asarray(np.log(shares + _FLOOR / max(1, len(columns))))
+
+
+def _raised(p: NDArray, power: float) -> NDArray:
+    logits = power * np.log(np.maximum(p, 1e-12))
+    logits -= logits.max(axis=1, keepdims=True)
+    raised = np.exp(logits)
+    return np.asarray(raised / raised.sum(axis=1, keepdims=True), dtype=np.float32)
+
+
+def _power_between(p: NDArray, calibrated: NDArray) -> float:
+    """The power that makes one the other, from rows in which two classes have some probability."""
+    top = np.sort(p[:2000], axis=1)[:, -2:]
+    after = np.sort(calibrated[:2000], axis=1)[:, -2:]
+    usable = (top[:, 0] > 1e-6) & (after[:, 0] > 1e-6) & (top[:, 1] > top[:, 0] * 1.01)
+    if not usable.any():
+        return 1.0
+    ratio = np.log(after[usable, 1] / after[usable, 0]) / np.log(top[usable, 1] / top[usable, 0])
+    return float(np.median(ratio))

@@ -1,0 +1,307 @@
+"""The process that computes: points, graph, predictions, estimates and suggestions; the server never waits for it.
+
+It gets the labels as they are now, with the number of the log's last line. A full answer comes first. When no newer
+labels arrive for a second, it chooses suggestions and estimates the accuracy. Newer labels end what is being computed,
+unless the last result of that kind is too old: someone who labels without a pause sees answers, too.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import signature
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from a2lp.errors import A2LPError, InputError
+from a2lp.files import reason, replacing
+from a2lp.serve.prepared import Prepared, Spec, prepare
+
+Message = dict[str, Any]
+_IDLE = 1.0  # seconds without new labels before suggestions and estimates are computed
+_PATIENCE = {"answer": 10.0, "idle": 20.0}  # seconds after which a result is needed even if labels have changed since
+_SUGGESTED = 20
+
+
+@dataclass(frozen=True)
+class Job:
+    """Labels to answer for.
+
+    Attributes
+    ----------
+    seq : int
+        The log's last line.
+    rows : list of int
+        Labelled points.
+    codes : list of int
+        Their classes by number.
+    how : list of str
+        How each was chosen: "", "random", "suggested" or "audit".
+    names : dict of int to str
+        The classes.
+    passed : list of int
+        Points that must not be suggested: rejected and accepted ones.
+    """
+
+    seq: int
+    rows: list[int]
+    codes: list[int]
+    how: list[str]
+    names: dict[int, str]
+    passed: list[int]
+
+
+@dataclass(frozen=True)
+class Export:
+    """A request to write a table of all labels for a job's labels; ``states`` has the page's own columns by name."""
+
+    ticket: int
+    job: Job
+    path: str
+    key: str
+    states: dict[str, list[Any]]
+    labels: list[str | None]
+    keep: list[bool]
+
+
+class Stopped(Exception):
+    """The labels have changed, so what was being computed is of no use."""
+
+
+class Solver:
+    """A pool, and what has been sent about it."""
+
+    def __init__(self, prepared: Prepared, wanted: Any, send: Callable[[Message], None]) -> None:
+        from a2lp.pool.session import Pool
+
+        self.keys = prepared.keys
+        self.pool = Pool(prepared.graph)
+        self.pool.points = prepared.points
+        self.pool.check = self._check
+        self.wanted, self.send = wanted, send
+        self.now: Job | None = None
+        self._labels: dict[int, tuple[str, str]] = {}
+        self._tells_how = "how" in signature(Pool.label).parameters
+        self.kind = ""
+        self.last = {"answer": 0.0, "idle": 0.0}
+
+    def answer(self, job: Job) -> None:
+        """A full answer for the labels of a job."""
+        self._take(job)
+        if self._choice():
+            self._run("answer", self._send_answer)
+
+    def idle(self) -> None:
+        """Suggestions and estimates for the last job."""
+        if self.now is not None:
+            self._run("idle", self._send_estimates)
+
+    def export(self, request: Export) -> None:
+        """Write a table as ``a2lp classify`` does, with the page's columns beside."""
+        from a2lp.labelling.classify import label
+        from a2lp.labelling.outputs import TABLES
+
+        self._take(request.job)
+        self.kind = ""  # is not stopped
+        self.pool.refit()
+        result = label(self.pool, None, keys=self.keys, key=request.key)
+        for row, text in enumerate(request.labels):
+            if request.keep[row]:
+                result.table["label"][row] = text
+        for name, values in request.states.items():
+            result = result.with_column(name, values)
+        path = Path(request.path)
+        with replacing(path) as temporary:
+            TABLES[path.suffix](result, temporary)
+        self.send({"type": "exported", "ticket": request.ticket})
+
+    def _take(self, job: Job) -> None:
+        """Set the pool's labels to those of a job."""
+        wanted = {row: (job.names[code], how) for row, code, how in zip(job.rows, job.codes, job.how, strict=True)}
+        before = self._labels
+        gone = [row for row in before if row not in wanted]
+        self.now = job
+        if gone:
+            self.pool.label(gone, None)
+        changed: dict[str, list[int]] = {}
+        for row, (name, how) in wanted.items():
+            if before.get(row) != (name, how):
+                changed.setdefault(how, []).append(row)
+        for how, rows in changed.items():
+            more = {"how": how} if self._tells_how else {}
+            self.pool.label(rows, [wanted[row][0] for row in rows], **more)
+        self._labels = wanted
+
+    def _choice(self) -> bool:
+        """Whether there are two classes to choose from."""
+        return self.now is not None and len(set(self.now.codes)) >= 2
+
+    def _run(self, kind: str, work: Callable[[], None]) -> None:
+        self.kind = kind
+        try:
+            work()
+        except Stopped:
+            return
+        self.last[kind] = time.monotonic()
+
+    def _check(self) -> None:
+        """End the computation if newer labels make it useless."""
+        stale = self.kind and self.now is not None and self.wanted.value != self.now.seq
+        if stale and time.monotonic() - self.last[self.kind] < _PATIENCE[self.kind]:
+            raise Stopped
+
+    def _send_answer(self) -> None:
+        job, answer = self.now, self.pool.answer
+        assert job is not None
+        weights = answer.task.weights
+        self.send(
+            {
+                "type": "answer",
+                "seq": job.seq,
+                "columns": self._columns(answer.classes),
+                "best": np.searchsorted(answer.classes, answer.labels).astype(np.uint16),
+                "probabilities": answer.probabilities.astype(np.float32, copy=False),
+                "reached": answer.reached,
+                "nearest": answer.nearest.astype(np.int32),
+                "weight": 1.0 if weights is None else float(weights[0]),
+                "reason": answer.reason,
+            }
+        )
+
+    def _columns(self, classes: Any) -> list[int]:
+        assert self.now is not None
+        code_of = {name: code for code, name in self.now.names.items()}
+        return [code_of[name] for name in classes.tolist()]
+
+    def _send_estimates(self) -> None:
+        job = self.now
+        assert job is not None
+        if self._choice():
+            before = self.pool.answer
+            self.pool.refit()
+            if self.pool.answer is not before:
+                self._send_answer()
+        self._check()
+        self._send_suggestions(job)
+        if self._choice():
+            self._check()
+            self._send_assessment(job)
+
+    def _send_suggestions(self, job: Job) -> None:
+        passed = set(job.passed)
+        try:
+            found = self.pool.suggest(_SUGGESTED + min(len(passed), 200))
+        except InputError:  # all points are labelled
+            self.send({"type": "suggested", "seq": job.seq, "rows": [], "expected": None})
+            return
+        hows = getattr(found, "how", ("suggested",) * len(found.rows))
+        rows = [
+            {"row": row, "why": why, "how": how}
+            for row, why, how in zip(found.rows.tolist(), found.why, hows, strict=True)
+            if row not in passed
+        ]
+        self.send({"type": "suggested", "seq": job.seq, "rows": rows[:_SUGGESTED], "expected": found.expected})
+
+    def _send_assessment(self, job: Job) -> None:
+        worth = self.pool.assessment
+        columns = self._columns(self.pool.answer.classes)
+        others = worth.held_out_probabilities.copy()
+        place = {row: i for i, row in enumerate(worth.held_out_rows.tolist())}
+        doubted = []
+        for row, probability in zip(worth.mistakes.tolist(), worth.suspicion.tolist(), strict=True):
+            chances = others[place[row]]
+            chances[self.pool.answer.task.codes[row]] = -1
+            doubted.append((row, columns[int(chances.argmax())], probability))
+        self._check()
+        self.send(
+            {
+                "type": "assessed",
+                "seq": job.seq,
+                "labels": len(job.rows),
+                "accuracy": (worth.accuracy, worth.low, worth.high),
+                "probabilities": worth.probabilities.astype(np.float32, copy=False),
+                "doubted": doubted,
+                "unseen": getattr(worth, "unseen", None),
+                "novelty": self.pool.novelty.astype(np.float32),
+            }
+        )
+
+
+def main(conn: Connection, wanted: Any, spec: Spec) -> None:
+    """The process: prepare the points, then answer until the server is gone."""
+    warnings.simplefilter("ignore")
+    _end_with_server()
+    try:
+        _serve(conn, wanted, spec)
+    except (EOFError, BrokenPipeError, KeyboardInterrupt):
+        return
+    except A2LPError as error:
+        conn.send({"type": "failed", "message": str(error)})
+    except Exception as error:
+        conn.send({"type": "failed", "message": f"the computation failed ({reason(error)}). Start the server again."})
+        raise
+
+
+def _serve(conn: Connection, wanted: Any, spec: Spec) -> None:
+    told = 0.0
+
+    def report(doing: str, done: int, total: int) -> None:
+        nonlocal told
+        if time.monotonic() - told > 0.1 or done in (0, total):
+            told = time.monotonic()
+            conn.send({"type": "loading", "doing": doing, "done": done, "total": total})
+
+    prepared = prepare(spec, report)
+    conn.send({"type": "ready"})
+    solver = Solver(prepared, wanted, conn.send)
+    rested = True
+    while True:
+        jobs: list[Any] = []
+        if conn.poll(_IDLE if not rested else None):
+            jobs.append(conn.recv())
+            while conn.poll():
+                jobs.append(conn.recv())
+        for export in (job for job in jobs if isinstance(job, Export)):
+            try:
+                solver.export(export)
+            except A2LPError as error:
+                conn.send({"type": "exported", "ticket": export.ticket, "message": str(error)})
+        if newest := [job for job in jobs if isinstance(job, Job)]:
+            solver.answer(newest[-1])
+            rested = False
+        elif not jobs:
+            solver.idle()
+            rested = True
+
+
+def _end_with_server() -> None:
+    """End this process when the server has ended, even if that was killed."""
+
+    def wait() -> None:
+        server = parent_process()
+        assert server is not None
+        server.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def draw_map(spec: Spec) -> None:
+    """A process of its own: coordinates of all points, written to the cache."""
+    from a2lp.pool.layout import layout
+
+    _end_with_server()
+    if hasattr(os, "nice"):
+        os.nice(10)
+    path = spec.folder / "map.npy"
+    prepared = prepare(spec, lambda *_: None)
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.save(file, np.round(layout(prepared.graph) * 65535).astype(np.uint16))

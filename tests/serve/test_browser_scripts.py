@@ -1,0 +1,42 @@
+"""The page's modules by themselves: node's own test runner, and the linters where they are installed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+WEB = ROOT / "src" / "a2lp" / "serve" / "web"
+
+
+def run(*command: str) -> None:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_modules() -> None:
+    if shutil.which("node") is None:
+        pytest.skip("no node: apt-get install nodejs")
+    run("node", "--test", "tests/serve/web/")
+
+
+def test_style_and_types() -> None:
+    if not (ROOT / "node_modules" / "typescript").is_dir() or shutil.which("npm") is None:
+        pytest.skip("no linters: npm install --no-package-lock")
+    run("npm", "run", "--silent", "lint")
+
+
+def test_the_page_is_small_and_stands_alone() -> None:
+    files = [path for path in WEB.iterdir() if path.is_file()]
+    assert sum(path.stat().st_size for path in files) <= 150_000
+    for path in files:
+        text = path.read_text(encoding="utf-8").replace("http://www.w3.org/", "")
+        assert "http://" not in text and "https://" not in text, f"{path.name} names another host"
+        if path.suffix == ".js":
+            for unsafe in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"):
+                assert unsafe not in text, f"{path.name} uses {unsafe}"
+        if path.suffix == ".html":
+            assert " style=" not in text and " onclick=" not in text and "<style" not in text
