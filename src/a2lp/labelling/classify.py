@@ -13,7 +13,7 @@ from a2lp.checks import RULES, listed, require_name, require_number, shown
 from a2lp.errors import InputError, ShapeError
 from a2lp.features import FeatureSet
 from a2lp.labelling.sources import Progress
-from a2lp.pool.confidence import Assessment
+from a2lp.pool.confidence import Assessment, Estimate
 from a2lp.pool.graph import PoolGraph
 from a2lp.pool.methods import METHODS
 from a2lp.pool.session import Pool
@@ -82,6 +82,11 @@ class Labelled:
         """Which points have no label (n,): they were abstained from or rejected."""
         return np.array([label is None for label in self.table["label"]], dtype=bool)
 
+    @property
+    def kept(self) -> Estimate:
+        """The accuracy to expect on the points that a2lp has labelled, without those left unlabelled."""
+        return self.assessment.of(~self.unlabelled)
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """The points one by one, in plain Python values."""
         columns = [column.tolist() for column in self.table.values()]
@@ -97,11 +102,13 @@ def label(
     embeddings: Any,
     labels: Any,
     *,
+    how: Any = "",
     keys: Sequence[Any] | None = None,
     key: str = "key",
     method: str = "auto",
     abstain: float | None = None,
     reject: float | None = None,
+    target: float | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Labelled:
@@ -115,6 +122,8 @@ def label(
     labels : array-like (n,), mapping or None
         -1, None, NaN or "" where a point has no label; or the labels of some points by key. They replace the labels of
         a ``Pool``; None keeps those.
+    how : str or array-like (n,)
+        How the labelled points were chosen, as in ``Pool.label``.
     keys : sequence (n,), optional
         Names of the points; their rows, from 0, if not given.
     key : str
@@ -125,6 +134,9 @@ def label(
         Points whose confidence is below this stay unlabelled.
     reject : float, optional
         This share of the unlabelled points, those that look least like any of the classes, stay unlabelled.
+    target : float, optional
+        As many points are labelled as this accuracy is expected of, the most confident ones; the others stay
+        unlabelled. Instead of ``abstain``.
     seed : int
         Of everything random.
     progress : callable, optional
@@ -138,7 +150,7 @@ def label(
     >>> list(result.table)
     ['index', 'label', 'confidence', 'second', 'margin', 'reached', 'nearest', 'given', 'novelty']
     """
-    check_options(method, abstain, reject)
+    check_options(method, abstain, reject, target)
     x, names, column = _points(embeddings, keys, key)
     labels = _given(labels, names)
     if isinstance(x, Pool):
@@ -147,21 +159,34 @@ def label(
         report = None if progress is None else partial(progress, "finding neighbours")
         pool = Pool(x, method=method, seed=seed, progress=report)
     if labels is not None:
-        pool.label(slice(None), labels)
+        pool.label(slice(None), labels, how)
     if len(pool.answer.classes) < 2:
         raise InputError(
             f"labels has only the class {shown(pool.answer.classes[0])}; a choice needs two. Label a point of another "
             "class."
         )
     table = {column: names} | _columns(pool, names)
-    confident = table["confidence"] >= (abstain or 0)
-    table["label"][~confident | _rejected(table["novelty"], pool.given, reject or 0)] = None
+    kept = table["confidence"] >= (abstain or 0)
+    kept &= ~_rejected(table["novelty"], pool.given, reject or 0)
+    if target is not None:
+        kept &= pool.given | pool.assessment.reaching(target, kept)
+    table["label"][~kept] = None
     return Labelled(table, pool.answer, pool.assessment, pool)
 
 
-def check_options(method: str = "auto", abstain: float | None = None, reject: float | None = None) -> None:
+def check_options(
+    method: str = "auto", abstain: float | None = None, reject: float | None = None, target: float | None = None
+) -> None:
     """Refuse at the start what would be refused later."""
     require_name("method", method, METHODS)
+    if target is not None:
+        rule = "above 0 and at most 1"
+        require_number("target", target, rule, RULES[rule], "0.98 labels what is right in 98 of 100 cases.")
+        if abstain is not None:
+            raise InputError(
+                f"target={target} chooses the confidence below which points stay unlabelled, and abstain={abstain} "
+                "sets it. Give one of them."
+            )
     if abstain is not None:
         require_number("abstain", abstain, "from 0 to 1", RULES["from 0 to 1"], "0.8 leaves out what is doubtful.")
     if reject is not None:

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from a2lp.checks import require_whole
 from a2lp.errors import InputError
 from a2lp.files import check_target, exists, write_text
 from a2lp.labelling.labels import Task, Where, check_not_labels, read_task
@@ -17,7 +16,7 @@ from a2lp.labelling.pages import render, require_jinja2, thumbnail
 from a2lp.labelling.sources import Embedding, Progress, embed_points, find_points
 from a2lp.labelling.tables import append_rows
 from a2lp.pool.session import Pool
-from a2lp.pool.suggest import Suggestion
+from a2lp.pool.suggest import Suggestion, check_amounts
 
 _SIDE = 320  # pixels of a picture on the sheet
 
@@ -31,6 +30,7 @@ def suggest_files(
     out: Where | None = None,
     sheet: Where | None = None,
     n: int = 20,
+    audits: float = 0.0,
     force: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
@@ -54,12 +54,14 @@ def suggest_files(
         An .html page with pictures of the points and fields to type their labels into.
     n : int
         How many points.
+    audits : float
+        The share of them that is drawn at random, as in ``a2lp.Pool.suggest``.
     force : bool
         Whether existing files are replaced; one that holds the user's labels never is.
     seed : int
-        Decides between points of equal gain.
+        Decides between points of equal gain, and draws the audits.
     """
-    require_whole("n", n, 1, "Ask for 20, say.")
+    check_amounts(n, audits)
     tables = [labels] if isinstance(labels, str | Path) else list(labels)
     if into is None and out is None and sheet is None:
         raise InputError("nothing is written: name a table of labels (into), a new table (out), or a page (sheet).")
@@ -75,11 +77,12 @@ def suggest_files(
     task = read_task(tables, find_points(source), need_choice=False)
     task = task.with_points(embed_points(task.points, how or Embedding(), progress))
     report = None if progress is None else partial(progress, "finding neighbours")
-    pool = Pool(task.points.features, task.labels, seed=seed, progress=report)
-    found = pool.suggest(n)
+    pool = Pool(task.points.features, task.labels, how=task.how, seed=seed, progress=report)
+    found = pool.suggest(n, audits)
     if sheet is not None:
         write_text(Path(sheet), _sheet(task, found, source, tables, Path(sheet)))
-    rows = [(str(task.keys[row]), "suggested", why) for row, why in zip(found.rows.tolist(), found.why, strict=True)]
+    keys = [str(task.keys[row]) for row in found.rows]
+    rows = list(zip(keys, found.how, found.why, strict=True))
     if into is not None:  # lines that were not filled in are there already
         append_rows(Path(into), task.key, [row for row in rows if row[0] not in task.listed])
     if out is not None:
@@ -98,8 +101,8 @@ def _sheet(task: Task, found: Suggestion, source: Where, tables: Sequence[Where]
     """The page of pictures and fields."""
     paths = task.points.paths
     cards = [
-        _Card(str(task.keys[row]), "suggested", why, "" if paths is None else thumbnail(paths[row], _SIDE))
-        for row, why in zip(found.rows.tolist(), found.why, strict=True)
+        _Card(str(task.keys[row]), how, why, "" if paths is None else thumbnail(paths[row], _SIDE))
+        for row, how, why in zip(found.rows.tolist(), found.how, found.why, strict=True)
     ]
     download = f"{sheet.stem}.csv"
     options = " ".join(f"--labels {shlex.quote(str(where))}" for where in [*tables, download])

@@ -98,17 +98,21 @@ class Assessment:
         chosen[rows] = True
         return Estimate(1.0, 1.0, 1.0) if self._beliefs is None else self._beliefs.estimate(chosen)
 
-    def reaching(self, target: float) -> NdArray:
+    def reaching(self, target: float, among: Any = slice(None)) -> NdArray:
         """The unlabelled points to keep for an accuracy (n,): the most confident ones, as many as it allows.
 
         Parameters
         ----------
         target : float
             The accuracy that is expected of them; none is kept where it cannot be reached.
+        among : array-like, optional
+            A mask (n,), or positions: no others are kept.
         """
         kept = np.zeros(len(self.probabilities), dtype=bool)
         if self._beliefs is not None:
-            new = np.flatnonzero(self._beliefs.new)
+            allowed = kept.copy()
+            allowed[among] = True
+            new = np.flatnonzero(self._beliefs.new & allowed)
             confidence = self._beliefs.confidence[new]
             order = np.argsort(-confidence, kind="stable")
             means = np.cumsum(confidence[order]) / np.arange(1, len(order) + 1)  # these only fall

@@ -36,6 +36,8 @@ class Pool:
         Vectors of any length, or a graph of your own.
     labels : array-like (n,), optional
         Strings or whole numbers; -1, None, NaN and "" mean unlabelled.
+    how : str or array-like (n,)
+        How the labelled points were chosen, as in ``label``.
     method : str
         One of ``a2lp.pool.methods.METHODS``.
     seed : int
@@ -63,6 +65,7 @@ class Pool:
         x: Any,
         labels: Any = None,
         *,
+        how: Any = "",
         method: str = "auto",
         seed: int = 0,
         progress: Progress | None = None,
@@ -80,7 +83,7 @@ class Pool:
         self._weights: NdArray | None = None
         self._fitted = np.zeros(0, np.int64), np.zeros(0, np.int64)  # classes and codes that the weights are of
         if labels is not None:
-            self.label(slice(None), labels)
+            self.label(slice(None), labels, how)
             self._history.clear()
 
     def __len__(self) -> int:

@@ -110,9 +110,7 @@ def suggest(
     seed : int
         Decides between points of equal gain, and draws the audits.
     """
-    require_whole("n", n, 1, "Ask for 20, say.")
-    rule = "from 0 to 1"
-    require_number("audits", audits, rule, RULES[rule], "0.1 draws every tenth point at random.")
+    check_amounts(n, audits)
     if given.all():
         raise InputError(f"all {len(given)} points are labelled, so there is nothing to suggest. Add points.")
     rng = np.random.default_rng([seed, int(given.sum())])  # others after each turn
@@ -127,6 +125,13 @@ def suggest(
     # each audit gets a random place between the others, which keep their order
     order = np.argsort(np.append(np.arange(len(chosen)), rng.random(len(drawn)) * len(chosen) - 0.5), kind="stable")
     return Suggestion(rows[order], tuple(how[i] for i in order), tuple(why[i] for i in order), gains[order], forecast)
+
+
+def check_amounts(n: int, audits: float) -> None:
+    """Refuse impossible numbers of suggestions."""
+    require_whole("n", n, 1, "Ask for 20, say.")
+    rule = "from 0 to 1"
+    require_number("audits", audits, rule, RULES[rule], "0.1 draws every tenth point at random.")
 
 
 def _audits(given: NdArray, n: int, share: float, rng: np.random.Generator) -> NdArray:
