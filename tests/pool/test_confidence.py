@@ -52,7 +52,7 @@ def test_the_interval_holds_the_truth(digits, per_class, bias, width, answer):
         errors.append(calibration_error(confidence, right))
     assert abs(np.mean(off)) < bias
     assert sum(inside) >= 5
-    assert per_class < 5 or np.mean(errors) < 0.06
+    assert per_class < 5 or np.mean(errors) < 0.08
 
 
 def test_no_answer_is_promised_from_noise(answer):

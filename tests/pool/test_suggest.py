@@ -103,7 +103,7 @@ def test_what_they_bring(digits):
     before = accuracy(pool, truth, first)
     found = pool.suggest(20)
     # one more brings less than twenty
-    assert 0 <= expected_gain(pool.answer, found.rows[:1]) < found.expected
+    assert 0 <= expected_gain(pool.answer, pool.assessment, pool.how, found.rows[:1]) < found.expected
     after = accuracy(pool, truth, np.append(first, found.rows))
     assert found.expected == pytest.approx(after - before, abs=0.05)
     # and so do twenty when there are many

@@ -14,10 +14,12 @@ from a2lp.cli.progress import progress_of_steps
 if TYPE_CHECKING:
     from a2lp.labelling.labelled import Labelled
     from a2lp.labelling.labels import Task
+    from a2lp.pool.confidence import Estimate
 
 DOUBT = 0.8
 _MOST_CLASSES = 20
 _MOST_SKIPPED = 20
+_UNSEEN = 0.02  # share of points of kinds without a label that is worth a line
 
 Source = Annotated[
     str,
@@ -79,6 +81,13 @@ def classify(
             metavar="SHARE",
         ),
     ] = None,
+    target: Annotated[
+        float | None,
+        typer.Option(
+            help="Label as many points as this accuracy allows, such as 0.98, and leave the others unlabelled.",
+            metavar="SHARE",
+        ),
+    ] = None,
     link: Annotated[bool, typer.Option("--link", help="Folders get links to the images instead of copies.")] = False,
     report: Annotated[
         Path | None,
@@ -115,11 +124,12 @@ def classify(
             method=method,
             abstain=abstain,
             reject=reject,
+            target=target,
             seed=seed,
             progress=progress,
         )
     print_skipped(task)
-    _print_summary(task, result, source, out)
+    _print_summary(task, result, source, out, target)
     if report is not None:
         typer.echo(f"Report: {report}")
     if not result.table["given"].all():
@@ -145,7 +155,7 @@ def explaining_interruptions() -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
-def _print_summary(task: Task, result: Labelled, source: str, out: str) -> None:
+def _print_summary(task: Task, result: Labelled, source: str, out: str, target: float | None) -> None:
     """What was done, and how good it is."""
     from rich.console import Console
 
@@ -161,22 +171,46 @@ def _print_summary(task: Task, result: Labelled, source: str, out: str) -> None:
     console.print(f"method {result.method}: {result.answer.reason}")
     console.print(_class_table(result, new))
     worth = result.assessment
-    accuracy, low, high = (f"{100 * share:.0f}" for share in (worth.accuracy, worth.low, worth.high))
-    before = f" before {none.sum()} were left unlabelled" if none.any() else ""
+    if none.any():
+        console.print(_kept(result, new, target))
     console.print(
-        f"Expected accuracy on the {n - given.sum()} points without your label{before}, estimated from your labels: "
-        f"{accuracy} % (95 % interval {low} to {high} %)."
+        f"Expected accuracy on {'all ' * bool(none.any())}the {n - given.sum()} points without your label, estimated "
+        f"from your labels: {_interval(worth.of(~given))}."
     )
+    if worth.unseen >= _UNSEEN:
+        console.print(
+            f"About {100 * worth.unseen:.0f} % of them may belong to kinds that you have not labelled, and are wrong "
+            "(the accuracy includes this). Label one of each kind that is missing."
+        )
     console.print(
         f"{int((columns['confidence'][new] < DOUBT).sum())} new labels are doubtful (confidence below {DOUBT})."
     )
     unreached = int((~columns["reached"]).sum())
     if unreached:
-        console.print(f"{unreached} points have no path of neighbours to a labelled one; their labels are unreliable.")
+        console.print(
+            f"{unreached} points have no path of neighbours to a labelled one; their labels are probably wrong."
+        )
     if len(rows := worth.mistakes):
         shown = ", ".join(f"{columns[result.key][row]} ({columns['label'][row]})" for row in rows[:5])
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
         console.print(f"{len(rows)} of your labels disagree with their neighbours and may be mistakes: {shown}{more}")
+
+
+def _kept(result: Labelled, new: Any, target: float | None) -> str:
+    """What was labelled where not everything was, and how good that is."""
+    if not new.any():
+        return "Nothing was labelled: so high a confidence was never reached. Label more points, or ask for less."
+    least = float(result.table["confidence"][new].min())
+    chosen = "" if target is None else f" for an accuracy of {100 * target:g} %"
+    return (
+        f"{new.sum()} points were labelled{chosen}, with a confidence of {least:.2f} or more; expected accuracy on "
+        f"these: {_interval(result.kept)}. {result.unlabelled.sum()} stay unlabelled."
+    )
+
+
+def _interval(estimate: Estimate) -> str:
+    accuracy, low, high = (f"{100 * share:.0f}" for share in estimate)
+    return f"{accuracy} % (95 % interval {low} to {high} %)"
 
 
 def _class_table(result: Labelled, new: Any) -> object:

@@ -43,6 +43,14 @@ def suggest(
         typer.Option(help="A page with the pictures, and fields to type the labels into.", metavar="PAGE.html"),
     ] = None,
     n: Annotated[int, typer.Option("-n", help="How many points.", metavar="N")] = 20,
+    audits: Annotated[
+        float,
+        typer.Option(
+            help="The share of them that is drawn at random, once there are labels. They make the estimate of the "
+            "accuracy reliable.",
+            metavar="SHARE",
+        ),
+    ] = 0.1,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT and the page if they exist.")] = False,
     backbone: Backbone = "efficientnet_lite0",
     weights: Weights = None,
@@ -70,6 +78,7 @@ def suggest(
             out=out,
             sheet=sheet,
             n=n,
+            audits=audits,
             force=force,
             seed=seed,
             progress=progress,
@@ -91,6 +100,8 @@ def suggest(
 def _print_suggestions(task: Task, found: Suggestion) -> None:
     for row, why in zip(found.rows.tolist(), found.why, strict=True):
         typer.echo(f"{task.keys[row]}\t{why}")
+    if count := found.how.count("audit"):
+        typer.echo(f"{count} of them were drawn at random, to check the accuracy; the table marks them as audit.")
     if found.expected is None:
         typer.echo("There is no forecast of their effect yet: without labels, the number of classes is unknown.")
     else:

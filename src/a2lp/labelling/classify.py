@@ -22,11 +22,13 @@ def label(
     embeddings: Any,
     labels: Any,
     *,
+    how: Any = "",
     keys: Sequence[Any] | None = None,
     key: str = "key",
     method: str = "auto",
     abstain: float | None = None,
     reject: float | None = None,
+    target: float | None = None,
     embedding: Embedding | None = None,
     seed: int = 0,
     progress: Progress | None = None,
@@ -43,6 +45,8 @@ def label(
         -1, None, NaN or "" where a point has no label; or the labels of some points by key, in a mapping or a pandas
         Series; or a file or folder of labels, or several, as ``a2lp classify`` reads them. They replace the labels of a
         ``Pool``; None keeps those.
+    how : str or array-like (n,)
+        How the labelled points were chosen, as in ``Pool.label``; files of labels say so themselves.
     keys : sequence (n,), optional
         Names of the points; their rows, from 0, if not given.
     key : str
@@ -53,6 +57,9 @@ def label(
         Points whose confidence is below this stay unlabelled.
     reject : float, optional
         This share of the unlabelled points, those that look least like any of the classes, stay unlabelled.
+    target : float, optional
+        As many points are labelled as this accuracy is expected of, the most confident ones; the others stay
+        unlabelled. Instead of ``abstain``.
     embedding : Embedding, optional
         How images become vectors.
     seed : int
@@ -77,8 +84,8 @@ def label(
     >>> list(result[100])
     ['index', 'label', 'confidence', 'second', 'margin', 'reached', 'nearest', 'given', 'novelty']
     """
-    check_options(method, abstain, reject)
-    given = read_inputs(embeddings, labels, keys, key, embedding, progress)
+    check_options(method, abstain, reject, target)
+    given = read_inputs(embeddings, labels, keys, key, embedding, progress, how)
     pool = given.pool(method, seed, progress)
     if len(pool.answer.classes) < 2:
         raise InputError(
@@ -86,14 +93,27 @@ def label(
             "class."
         )
     table = {given.column: given.names} | _columns(pool, given.names)
-    confident = table["confidence"] >= (abstain or 0)
-    table["label"][~confident | _rejected(table["novelty"], pool.given, reject or 0)] = None
+    kept = table["confidence"] >= (abstain or 0)
+    kept &= ~_rejected(table["novelty"], pool.given, reject or 0)
+    if target is not None:
+        kept &= pool.given | pool.assessment.reaching(target, kept)
+    table["label"][~kept] = None
     return Labelled(table, pool.answer, pool.assessment, pool, given.paths, given.source)
 
 
-def check_options(method: str = "auto", abstain: float | None = None, reject: float | None = None) -> None:
+def check_options(
+    method: str = "auto", abstain: float | None = None, reject: float | None = None, target: float | None = None
+) -> None:
     """Refuse at the start what would be refused later."""
     require_name("method", method, METHODS)
+    if target is not None:
+        rule = "above 0 and at most 1"
+        require_number("target", target, rule, RULES[rule], "0.98 labels what is right in 98 of 100 cases.")
+        if abstain is not None:
+            raise InputError(
+                f"target={target} chooses the confidence below which points stay unlabelled, and abstain={abstain} "
+                "sets it. Give one of them."
+            )
     if abstain is not None:
         require_number("abstain", abstain, "from 0 to 1", RULES["from 0 to 1"], "0.8 leaves out what is doubtful.")
     if reject is not None:

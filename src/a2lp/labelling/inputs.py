@@ -41,6 +41,8 @@ class Inputs:
         The images; None for vectors.
     source : str
         The folder or file; empty for arrays.
+    how : str or array-like (n,)
+        How the labelled points were chosen, as in ``Pool.label``.
     """
 
     x: Any
@@ -49,6 +51,7 @@ class Inputs:
     column: str
     paths: tuple[Path, ...] | None = None
     source: str = ""
+    how: Any = ""
 
     def pool(self, method: str, seed: int, progress: Progress | None) -> Pool:
         """The pool with these labels: the caller's own, or a new one."""
@@ -57,7 +60,7 @@ class Inputs:
             report = None if progress is None else partial(progress, "finding neighbours")
             pool = Pool(self.x, method=method, seed=seed, progress=report)
         if self.labels is not None:
-            pool.label(slice(None), self.labels)
+            pool.label(slice(None), self.labels, self.how)
         return pool
 
 
@@ -68,6 +71,7 @@ def read_inputs(
     key: str,
     embedding: Embedding | None,
     progress: Progress | None,
+    how: Any = "",
     *,
     need_choice: bool = True,
 ) -> Inputs:
@@ -78,11 +82,12 @@ def read_inputs(
     if isinstance(embeddings, str | Path):
         if keys is not None:
             raise InputError(f"keys are given, but the points of {embeddings} have names of their own. Leave keys out.")
-        return _from_source(embeddings, labels, embedding or Embedding(), progress, need_choice)
+        return _from_source(embeddings, labels, embedding or Embedding(), progress, how, need_choice)
     x, names, column = _points(embeddings, keys, key)
     if _is_files(labels):
-        labels = read_task(labels, Points(tuple(map(str, names))), need_choice=need_choice).labels
-    return Inputs(x, _by_row(labels, names), names, column)
+        task = read_task(labels, Points(tuple(map(str, names))), need_choice=need_choice)
+        labels, how = task.labels, task.how
+    return Inputs(x, _by_row(labels, names), names, column, how=how)
 
 
 def embed_task(task: Task, how: Embedding, progress: Progress | None = None, *, need_choice: bool = True) -> Task:
@@ -100,7 +105,7 @@ def embed_task(task: Task, how: Embedding, progress: Progress | None = None, *, 
 
 
 def _from_source(
-    source: str | Path, labels: Any, how: Embedding, progress: Progress | None, need_choice: bool
+    source: str | Path, labels: Any, embedding: Embedding, progress: Progress | None, how: Any, need_choice: bool
 ) -> Inputs:
     points = find_points(source)
     files = labels if _is_files(labels) else []
@@ -109,12 +114,15 @@ def _from_source(
         task = replace(task, labels=_checked(_by_row(labels, _names(task)), len(points)))
         if need_choice:
             check_classes(task.labels, "labels")
-    task = embed_task(task, how, progress, need_choice=need_choice)
+        if np.ndim(how):
+            task = replace(task, how=np.asarray(how, dtype=object))
+    task = embed_task(task, embedding, progress, need_choice=need_choice)
     if skipped := task.points.skipped:
         reasons = "; ".join(f"{name}: {why}" for name, why in list(skipped.items())[:3])
         more = f" and {len(skipped) - 3} more" if len(skipped) > 3 else ""
         warnings.warn(f"{len(skipped)} images were skipped: {reasons}{more}.", A2LPWarning, stacklevel=4)
-    return Inputs(task.points.features, task.labels, _names(task), task.key, task.points.paths, str(source))
+    chosen = task.how if files or np.ndim(how) else how
+    return Inputs(task.points.features, task.labels, _names(task), task.key, task.points.paths, str(source), chosen)
 
 
 def _names(task: Task) -> NDArray:

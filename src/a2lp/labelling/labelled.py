@@ -13,7 +13,7 @@ import numpy as np
 from a2lp.checks import shown
 from a2lp.errors import MissingExtraError, UnknownKeyError
 from a2lp.labelling.notebook import Line, html_table
-from a2lp.pool.confidence import Assessment
+from a2lp.pool.confidence import Assessment, Estimate
 from a2lp.pool.session import Pool
 from a2lp.pool.solve import PoolAnswer
 
@@ -120,7 +120,7 @@ class Labelled:
 
     @property
     def probabilities(self) -> NDArray:
-        """Calibrated probabilities (n, c); rows sum to one."""
+        """Calibrated probabilities (n, c); see ``Assessment``."""
         return self.assessment.probabilities
 
     @property
@@ -137,6 +137,11 @@ class Labelled:
     def unlabelled(self) -> NDArray:
         """Which points have no label (n,): they were abstained from or rejected."""
         return np.array([label is None for label in self.table["label"]], dtype=bool)
+
+    @property
+    def kept(self) -> Estimate:
+        """The accuracy to expect on the points that a2lp has labelled, without those left unlabelled."""
+        return self.assessment.of(~self.unlabelled)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The points one by one, in plain Python values."""

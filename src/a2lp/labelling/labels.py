@@ -25,6 +25,7 @@ from a2lp.errors import A2LPWarning, InputError
 from a2lp.files import exists, read_text
 from a2lp.labelling.sources import Points
 from a2lp.labelling.tables import EXPECTED, TABLES, Row, holds_labels, read_table, unescaped
+from a2lp.pool.unseen import HOW
 
 NDArray = np.ndarray[Any, Any]
 Where = str | Path
@@ -47,7 +48,7 @@ class Task:
     key : str
         What the user calls a point: ``path``, ``file``, ``id``, or ``index`` for rows of vectors.
     how : array (n,) of object
-        How each label was chosen: ``"suggested"``, ``"audit"``, or something else.
+        How each label was chosen, one of ``a2lp.pool.unseen.HOW``; other words in tables count as "".
     """
 
     points: Points
@@ -159,7 +160,7 @@ class _Labels:
         """All points, with the labels that were found."""
         labels, how = (np.full(len(self.keys), none, dtype=object) for none in (None, ""))
         for row, (label, _) in self._found.items():
-            labels[row], how[row] = label, self._how[row]
+            labels[row], how[row] = label, self._how[row] if self._how[row] in HOW else ""
         points = replace(self.points, keys=tuple(self.keys), paths=None if self.paths is None else tuple(self.paths))
         return Task(points, labels, self.key or self._usual_key(), how)
 

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from a2lp.checks import require_whole
 from a2lp.errors import InputError
 from a2lp.files import check_target, exists, write_text
 from a2lp.labelling.hints import classify_command, sheet_table
@@ -19,7 +18,7 @@ from a2lp.labelling.sources import Embedding, Progress, embed_points, find_point
 from a2lp.labelling.suggested import Suggested
 from a2lp.labelling.tables import append_rows, is_output, lines_to_fill_in
 from a2lp.pool.session import Pool
-from a2lp.pool.suggest import Suggestion
+from a2lp.pool.suggest import Suggestion, check_amounts
 
 _SIDE = 320  # pixels of a picture on the sheet
 
@@ -57,7 +56,6 @@ def suggest(
     >>> len(a2lp.suggest(digits.features, few))
     20
     """
-    require_whole("n", n, 1, "Ask for 20, say.")
     given = read_inputs(embeddings, labels, keys, key, embedding, progress, need_choice=False)
     found = given.pool("auto", seed, progress).suggest(n)
     return Suggested.of(found, given.names, given.column, given.paths)
@@ -72,6 +70,7 @@ def suggest_files(
     out: Where | None = None,
     sheet: Where | None = None,
     n: int = 20,
+    audits: float = 0.0,
     force: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
@@ -95,12 +94,14 @@ def suggest_files(
         An .html page with pictures of the points and fields to type their labels into.
     n : int
         How many points.
+    audits : float
+        The share of them that is drawn at random, as in ``a2lp.Pool.suggest``.
     force : bool
         Whether existing files are replaced; one that holds the user's labels never is.
     seed : int
-        Decides between points of equal gain.
+        Decides between points of equal gain, and draws the audits.
     """
-    require_whole("n", n, 1, "Ask for 20, say.")
+    check_amounts(n, audits)
     tables = [labels] if isinstance(labels, str | Path) else list(labels)
     filled = [*tables, *(table for table in (into, out) if table is not None)]  # what will hold labels
     if into is None and out is None and sheet is None:
@@ -123,11 +124,12 @@ def suggest_files(
     task = read_task(tables, find_points(source), need_choice=False)
     task = task.with_points(embed_points(task.points, how or Embedding(), progress))
     report = None if progress is None else partial(progress, "finding neighbours")
-    pool = Pool(task.points.features, task.labels, seed=seed, progress=report)
-    found = pool.suggest(n)
+    pool = Pool(task.points.features, task.labels, how=task.how, seed=seed, progress=report)
+    found = pool.suggest(n, audits)
     if sheet is not None:
         write_text(Path(sheet), _sheet(task, found, source, filled, Path(sheet), how or Embedding()))
-    rows = [(str(task.keys[row]), "suggested", why) for row, why in zip(found.rows.tolist(), found.why, strict=True)]
+    keys = [str(task.keys[row]) for row in found.rows]
+    rows = list(zip(keys, found.how, found.why, strict=True))
     if into is not None:
         append_rows(Path(into), task.key, [row for row in rows if row[0] not in waiting])
     if out is not None:
@@ -146,8 +148,8 @@ def _sheet(task: Task, found: Suggestion, source: Where, tables: Sequence[Where]
     """The page of pictures and fields."""
     paths = task.points.paths
     cards = [
-        _Card(str(task.keys[row]), "suggested", why, "" if paths is None else thumbnail(paths[row], _SIDE))
-        for row, why in zip(found.rows.tolist(), found.why, strict=True)
+        _Card(str(task.keys[row]), how, why, "" if paths is None else thumbnail(paths[row], _SIDE))
+        for row, how, why in zip(found.rows.tolist(), found.how, found.why, strict=True)
     ]
     download = sheet_table(sheet)
     values: dict[str, Any] = {

@@ -34,9 +34,6 @@ class Suggested:
         What each of them stands for.
     how : tuple of str
         How each was chosen, for the column ``how`` of a table of labels.
-    expected : float or None
-        By how much the accuracy on unlabelled points should rise when all of them are labelled, as a share; None
-        without labels.
     key : str
         The name of the column of keys.
     paths : tuple of Path or None
@@ -47,17 +44,16 @@ class Suggested:
     rows: NDArray
     why: tuple[str, ...]
     how: tuple[str, ...]
-    expected: float | None
     key: str
     paths: tuple[Path, ...] | None
+    _found: Suggestion
 
     @classmethod
     def of(cls, found: Suggestion, names: NDArray, key: str, paths: Sequence[Path] | None) -> Suggested:
         """A pool's suggestions, by name."""
         rows = found.rows.tolist()
         images = None if paths is None else tuple(paths[row] for row in rows)
-        how = ("suggested",) * len(rows)
-        return cls(names[found.rows].tolist(), found.rows, found.why, how, found.expected, key, images)
+        return cls(names[found.rows].tolist(), found.rows, found.why, found.how, key, images, found)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -67,17 +63,20 @@ class Suggested:
 
     def __repr__(self) -> str:
         first = ", ".join(shown(key) for key in self.keys[:3]) + (", ..." if len(self) > 3 else "")
-        return f"Suggested({len(self)} points: {first}{self._forecast()})"
+        return f"Suggested({len(self)} points: {first})"
+
+    @property
+    def expected(self) -> float | None:
+        """By how much the accuracy should rise when all of them are labelled; see ``a2lp.pool.suggest.Suggestion``."""
+        return self._found.expected
 
     def _repr_html_(self) -> str:
         lines = [
             Line([key, why], None if self.paths is None else self.paths[place])
             for place, (key, why) in enumerate(zip(self.keys, self.why, strict=True))
         ]
-        return html_table(f"{len(self)} points to label next{self._forecast()}", [self.key, "why"], lines)
-
-    def _forecast(self) -> str:
-        return "" if self.expected is None else f"; about +{100 * self.expected:.1f} points of accuracy"
+        forecast = "" if self.expected is None else f"; about +{100 * self.expected:.1f} points of accuracy"
+        return html_table(f"{len(self)} points to label next{forecast}", [self.key, "why"], lines)
 
     def to_pandas(self) -> Any:
         """A data frame with one row for each point, and an empty column for its label; its index holds the keys."""

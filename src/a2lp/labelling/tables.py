@@ -20,8 +20,7 @@ LABELS = ("label", "class", "category")
 TABLES = (".csv", ".tsv", ".parquet")
 EXPECTED = f"a table ({', '.join(TABLES)})"
 _GIVEN = "given"  # a column of the tables that ``a2lp classify`` writes: false for its predictions
-_HOW = "how"  # a column that tells how a point was chosen: one of ``HOW``, or anything
-HOW = ("suggested", "audit")
+_HOW = "how"  # a column that tells how a point was chosen; see ``a2lp.pool.unseen``
 _FORMULA = re.compile(r"[=+\-@\t\r]")  # a spreadsheet may run cells that begin so
 
 

@@ -62,7 +62,7 @@ def classify_files(
     report : str or Path, optional
         A page to write about the labels, as in ``a2lp.labelling.report.write_report``.
     **options
-        As in ``a2lp.label``: ``method``, ``abstain``, ``reject``, ``seed``.
+        As in ``a2lp.label``: ``method``, ``abstain``, ``reject``, ``target``, ``seed``.
     """
     check_options(**{name: value for name, value in options.items() if name != "seed"})
     check_not_labels(out, [labels] if isinstance(labels, str | Path) else labels)
@@ -72,7 +72,8 @@ def classify_files(
     if report is not None:
         check_report(report, force=force)
     task = embed_task(task, how or Embedding(), progress)
-    result = label(task.points.features, task.labels, keys=task.keys, key=task.key, progress=progress, **options)
+    points = task.points.features
+    result = label(points, task.labels, how=task.how, keys=task.keys, key=task.key, progress=progress, **options)
     paths = task.points.paths
     result = replace(result, paths=paths, source=str(source))
     with ExitStack() as stack:  # the page gets its name just after the labels, so that a kill leaves both or none

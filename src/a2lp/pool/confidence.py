@@ -1,36 +1,51 @@
 """How good an answer is: the accuracy to expect, calibrated probabilities, and given labels that look wrong.
 
-**The estimate.** Labels are held out in turn and predicted by the same method, in as many folds as most classes have
-labels, at most five, so that every class loses labels alike. A model that lacks a fold is a little worse than the whole
-one: on the pools that were tried, errors fall about as (labels per class) ** -0.25, and they are scaled by that. The
-interval covers the uncertainty from the number of labels, from the number of unlabelled points, from that extrapolation
-(sd 7 points at two labels per class, 3 at five, 2 from eight on), and from a prior: the confidence of the answer
-itself, with an sd of 10 points. With one label per class nothing can be held out, the prior is all there is, and the
-interval is some 40 points wide.
+The prediction for an unlabelled point is right if the point's class has a label, and the method chose that class. So
+its confidence is
 
-Labels must be a random sample of each class. If points were chosen for being difficult, the estimate is too low. Points
-of classes without any label are not part of it.
+    (1 - u) sigmoid(a + b x),
+
+where u is the probability that nobody has labelled the point's class (``unseen``), x the evidence for the prediction,
+and a and b what held-out labels say about evidence of that size (``calibrate``). The expected accuracy is the mean of
+the confidences of the unlabelled points, so it includes classes without a label.
+
+Labels are held out in at most five folds, so that every class loses labels alike, and predicted by the same method.
+The interval is normal, and covers the uncertainty of a and b, that of the share of unknown classes, the chance in a
+finite number of points, and 1 point (sd) for what the model leaves out: a model that lacks a fold is a little worse
+than the whole one.
+
+It holds for labels at random, class by class, suggested and mixed, as long as it is known how each was chosen
+(``Pool.label``); docs/classify.md shows how often. Audits, points drawn at random among the suggestions, are the only
+labels that are a fair sample whatever the model believes. Each was drawn from the points that had no label at the time;
+it is judged by its prediction from all other labels of today.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import beta
 
-from a2lp.arrays import softmax
-from a2lp.pool.held_out import draw_folds, predict_held_out, usual_count
-from a2lp.pool.methods import METHODS
+from a2lp.pool.calibrate import Calibration, calibrate, evidence, need_power
+from a2lp.pool.held_out import draw_folds, predict_held_out
+from a2lp.pool.methods import METHODS, Task, lp
 from a2lp.pool.neighbours import NdArray
+from a2lp.pool.open_set import novelty
 from a2lp.pool.solve import PoolAnswer
+from a2lp.pool.unseen import spread, unseen_mass
 
 _FOLDS = 5
-_PRIOR_SD = 0.1  # of the answer's own confidence around the accuracy
-_LEARNING = 0.25  # errors fall with this power of the labels per class
-_EXTRAPOLATION_SD = 0.15, 0.02  # divided by the labels per class, and the least
-_MANY = 4  # labels per class from which auto's weights, and so its confidence, are fitted to them
-_SURE = 0.8  # the probability of another class from which a given label is doubted
+_MODEL_SD = 0.01  # of the accuracy, from what the model leaves out
+_SURE = 0.75  # the probability of another class from which a given label is doubted
+
+
+class Estimate(NamedTuple):
+    """An expected accuracy and its 95 % interval."""
+
+    accuracy: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,8 +58,12 @@ class Assessment:
         The share of unlabelled points whose label is expected to be right.
     low, high : float
         Its 95 % interval.
+    unseen : float
+        The share of unlabelled points that are expected to belong to classes without any label. Their labels are
+        wrong; ``accuracy`` includes them.
     probabilities : array (n, c)
-        The answer's, raised to a power such that the mean confidence on unlabelled points is ``accuracy``.
+        Calibrated: the largest of a row is the probability that the predicted label is right. Rows of unlabelled points
+        sum to 1 minus the probability that the point belongs to none of the classes.
     held_out_rows : array (m,)
         Labelled points whose label was held out; none where every class has one label.
     held_out_probabilities : array (m, c)
@@ -53,17 +72,52 @@ class Assessment:
         Rows whose given label disagrees with its held-out prediction, the most certain first. The only label of a class
         is never among them.
     suspicion : array (k,)
-        The probability of the best other class, 0.8 or more.
+        The probability of the best other class, 0.75 or more.
     """
 
     accuracy: float
     low: float
     high: float
+    unseen: float
     probabilities: NdArray
     held_out_rows: NdArray
     held_out_probabilities: NdArray
     mistakes: NdArray
     suspicion: NdArray
+    _beliefs: _Beliefs | None = None
+
+    def of(self, rows: Any) -> Estimate:
+        """The accuracy to expect on some of the unlabelled points, such as those whose confidence is high.
+
+        Parameters
+        ----------
+        rows : array-like
+            A mask (n,), or positions; points with a given label are left out.
+        """
+        chosen = np.zeros(len(self.probabilities), dtype=bool)
+        chosen[rows] = True
+        return Estimate(1.0, 1.0, 1.0) if self._beliefs is None else self._beliefs.estimate(chosen)
+
+    def reaching(self, target: float, among: Any = slice(None)) -> NdArray:
+        """The unlabelled points to keep for an accuracy (n,): the most confident ones, as many as it allows.
+
+        Parameters
+        ----------
+        target : float
+            The accuracy that is expected of them; none is kept where it cannot be reached.
+        among : array-like, optional
+            A mask (n,), or positions: no others are kept.
+        """
+        kept = np.zeros(len(self.probabilities), dtype=bool)
+        if self._beliefs is not None:
+            allowed = kept.copy()
+            allowed[among] = True
+            new = np.flatnonzero(self._beliefs.new & allowed)
+            confidence = self._beliefs.confidence[new]
+            order = np.argsort(-confidence, kind="stable")
+            means = np.cumsum(confidence[order]) / np.arange(1, len(order) + 1)  # these only fall
+            kept[new[order[means >= target]]] = True
+        return kept
 
     def __repr__(self) -> str:
         return (
@@ -72,85 +126,120 @@ class Assessment:
         )
 
 
-def assess(answer: PoolAnswer) -> Assessment:
-    """Judge an answer by the labels that it was made from; the folds are drawn by the task's seed."""
+def assess(answer: PoolAnswer, how: NdArray | None = None, scores: NdArray | None = None) -> Assessment:
+    """Judge an answer by the labels that it was made from.
+
+    Parameters
+    ----------
+    answer : PoolAnswer
+        The folds are drawn by the seed of its task.
+    how : array (n,), optional
+        How each label was chosen, one of ``a2lp.pool.unseen.HOW``; by the user's own choice if not given.
+    scores : array (n,), optional
+        ``novelty`` of the answer, where it is known already.
+    """
+    task, new = answer.task, ~answer.given
+    how = np.full(len(new), "", dtype=object) if how is None else how
+    rows, predicted, x = _held_out(answer)
+    v = need_power(task.labels_per_class) * (how[rows] == "suggested")
+    calibration = calibrate(x, v, predicted.argmax(axis=1) == task.codes[rows])
+    predicted = _with_largest(predicted, calibration.right(x, v))
+    order, suspicion = _doubted(predicted, task.codes[rows])
+    if not new.any():
+        none = Estimate(1.0, 1.0, 1.0)
+        return Assessment(*none, 0.0, answer.probabilities, rows, predicted, rows[order], suspicion)
+    beliefs = _believe(answer, calibration, how, novelty(answer) if scores is None else scores)
+    known = (1 - beliefs.unseen)[:, None]
+    probabilities = task.pinned(known * _with_largest(answer.probabilities, calibration.right(beliefs.x)))
+    share = float(beliefs.unseen[new].mean())
+    estimate = beliefs.estimate(new)
+    return Assessment(*estimate, share, probabilities, rows, predicted, rows[order], suspicion, beliefs)
+
+
+class _Beliefs(NamedTuple):
+    """What is known about every point: the evidence for its prediction, and the probability of an unknown class."""
+
+    calibration: Calibration
+    new: NdArray
+    x: NdArray
+    unseen: NdArray
+    unseen_variance: float
+
+    @property
+    def confidence(self) -> NdArray:
+        """The probability that each prediction is right (n,)."""
+        return np.asarray((1 - self.unseen) * self.calibration.right(self.x))
+
+    def estimate(self, rows: NdArray) -> Estimate:
+        """The accuracy to expect on the unlabelled ones among these points."""
+        rows = rows & self.new
+        if not (m := int(rows.sum())):
+            return Estimate(1.0, 1.0, 1.0)
+        x, known = self.x[rows], 1 - self.unseen[rows]
+        right, confidence = self.calibration.right(x), self.confidence[rows]
+        accuracy = float(confidence.mean())
+        # where there are more points of unknown classes than expected, they are so in proportion
+        total = float(self.unseen[self.new].mean())
+        lost = float(((1 - known) * right).mean()) / total if total else 1.0
+        variance = self.calibration.variance(x, known) + (float(known.mean()) * _MODEL_SD) ** 2
+        variance += lost**2 * self.unseen_variance + float((confidence * (1 - confidence)).mean()) / m
+        half = 1.96 * float(np.sqrt(variance))
+        # the true share is a multiple of 1 / m
+        low, high = np.floor(max(accuracy - half, 0) * m) / m, np.ceil(min(accuracy + half, 1) * m) / m
+        return Estimate(accuracy, float(low), float(high))
+
+
+def _believe(answer: PoolAnswer, calibration: Calibration, how: NdArray, scores: NdArray) -> _Beliefs:
+    new = ~answer.given
+    mass, variance = unseen_mass(answer.task.codes, how)
+    unseen = np.zeros(len(new))
+    unseen[new] = spread(mass, scores[new], answer.reached[new])
+    x = evidence(answer.probabilities.max(axis=1), answer.propagated_confidence)
+    return _Beliefs(calibration, new, x, unseen, variance)
+
+
+def _held_out(answer: PoolAnswer) -> tuple[NdArray, NdArray, NdArray]:
+    """The points whose label can be held out (m,), their predictions (m, c), and the evidence for these (m,)."""
     task = answer.task
-    none = np.zeros(0, np.int64)
-    if task.given.all():
-        return Assessment(1.0, 1.0, 1.0, answer.probabilities, none, np.zeros((0, task.n_classes)), none, none)
-    n_folds = int(np.clip(usual_count(task.codes), 2, _FOLDS))
-    folds = draw_folds(task.codes, n_folds, task.seed)
-    rows, predicted = none, np.zeros((0, task.n_classes), np.float32)
-    if task.n_classes > 1 and (folds >= 0).any():
-        rows = np.flatnonzero(folds >= 0)
-        predicted = predict_held_out(
-            task.codes, folds, lambda codes: METHODS[answer.method](replace(task, codes=codes))
-        )
-    wrong = predicted.argmax(axis=1) != task.codes[rows]
-    accuracy, low, high = _estimate(answer, wrong, 1 - 1 / n_folds)
-    power = _power(answer.probabilities[~task.given], accuracy)
-    predicted = _raised(predicted, power)
+    folds = draw_folds(task.codes, _FOLDS, task.seed)
+    rows = np.flatnonzero(folds >= 0)
+    if task.n_classes == 1 or not len(rows):
+        return np.zeros(0, np.int64), np.zeros((0, task.n_classes), np.float32), np.zeros(0)
+
+    def predict(codes: NdArray) -> NdArray:
+        hidden: Task = replace(task, codes=codes)
+        return np.column_stack([METHODS[answer.method](hidden), lp(hidden).max(axis=1)])
+
+    found = predict_held_out(task.codes, folds, predict)
+    predicted = found[:, :-1]
+    return rows, predicted, evidence(predicted.max(axis=1), found[:, -1])
+
+
+def _doubted(predicted: NdArray, codes: NdArray) -> tuple[NdArray, NdArray]:
+    """Which of the held-out labels look wrong, the most certain first, and how certain that is."""
     others = predicted.copy()
-    others[np.arange(len(rows)), task.codes[rows]] = 0
+    others[np.arange(len(codes)), codes] = 0
     suspicion = others.max(axis=1, initial=0)
     order = np.argsort(-suspicion, kind="stable")
     order = order[suspicion[order] >= _SURE]
-    probabilities = task.pinned(_raised(answer.probabilities, power))
-    return Assessment(accuracy, low, high, probabilities, rows, predicted, rows[order], suspicion[order])
+    return order, suspicion[order]
 
 
-def _estimate(answer: PoolAnswer, wrong: NdArray, kept: float) -> tuple[float, float, float]:
-    """The mean of a beta distribution of the accuracy, and its 95 % interval.
+def _with_largest(probabilities: NdArray, largest: NdArray) -> NdArray:
+    """Distributions (n, c) whose largest probabilities are these (n,), or 1 / c if that is more.
 
-    ``wrong`` are errors on held-out labels, found with a share ``kept`` of all labels.
+    A larger one takes its share from all others in proportion; a smaller one leaves it to all classes equally, so that
+    it remains the largest.
     """
-    task = answer.task
-    m = int((~task.given).sum())
-    prior = _prior(answer)
-    weight = _equivalent_labels(prior, _PRIOR_SD)
-    right, errors = weight * prior, weight * (1 - prior)
-    if len(wrong):
-        error = float(wrong.mean()) * kept**_LEARNING
-        sampled = _variance(error) * (1 / len(wrong) + 1 / m)
-        drift = max(_EXTRAPOLATION_SD[0] / usual_count(task.codes), _EXTRAPOLATION_SD[1])
-        weight = _equivalent_labels(error, np.sqrt(sampled + drift**2))
-        right, errors = right + weight * (1 - error), errors + weight * error
-    low, high = beta.ppf([0.025, 0.975], right, errors)
-    # the true share is a multiple of 1 / m
-    return right / (right + errors), float(np.floor(low * m) / m), float(np.ceil(high * m) / m)
-
-
-def _prior(answer: PoolAnswer) -> float:
-    """The accuracy that the confidences suggest."""
-    task = answer.task
-    confidence = answer.propagation_confidence
-    if task.weights is not None:
-        own = float(answer.probabilities[~task.given].max(axis=1).mean())
-        # with few labels auto is overconfident and propagation underconfident, by about as much
-        confidence = own if usual_count(task.codes) >= _MANY else (confidence + own) / 2
-    return float(np.clip(confidence, 0.02, 0.98))
-
-
-def _variance(share: float) -> float:
-    return max(share * (1 - share), 0.04)  # no error among few labels does not prove that there is none
-
-
-def _equivalent_labels(share: float, sd: float) -> float:
-    """How many independent labels would determine a share to within ``sd``."""
-    return float(_variance(share) / sd**2)
-
-
-def _raised(probabilities: NdArray, power: float) -> NdArray:
-    return np.asarray(softmax(power * np.log(np.maximum(probabilities, 1e-12))))
-
-
-def _power(probabilities: NdArray, target: float) -> float:
-    """The power at which the mean confidence is ``target``, between 1/20 and 20."""
-    low, high = np.log(1 / 20), np.log(20)
-    for _ in range(30):
-        middle = (low + high) / 2
-        if _raised(probabilities, float(np.exp(middle))).max(axis=1).mean() < target:
-            low = middle
-        else:
-            high = middle
-    return float(np.exp((low + high) / 2))
+    p = probabilities.astype(np.float64)
+    n, c = p.shape
+    if c == 1 or not n:
+        return p
+    best, top = p.argmax(axis=1), p.max(axis=1)
+    goal = np.maximum(largest, 1 / c)
+    scale = np.where(
+        goal >= top, (1 - goal) / np.maximum(1 - top, 1e-12), (goal - 1 / c) / np.maximum(top - 1 / c, 1e-12)
+    )
+    made: NdArray = p * scale[:, None] + np.where(goal >= top, 0, (1 - scale) / c)[:, None]
+    made[np.arange(n), best] = goal
+    return made

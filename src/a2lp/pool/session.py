@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from a2lp.checks import require_name
+from a2lp.checks import listed, require_name
 from a2lp.encoding import encode_labels, read_labels
 from a2lp.errors import InputError, ShapeError
 from a2lp.pool.confidence import Assessment, assess
@@ -17,7 +17,8 @@ from a2lp.pool.methods import GAMMA, METHODS, N_NEIGHBORS, Task
 from a2lp.pool.neighbours import NdArray, Progress, check_points
 from a2lp.pool.open_set import novelty
 from a2lp.pool.solve import PoolAnswer, solve
-from a2lp.pool.suggest import Suggestion, kinship, suggest
+from a2lp.pool.suggest import Suggestion, expected_gain, kinship, suggest
+from a2lp.pool.unseen import HOW
 from a2lp.pool.whiten import Whitening, neighbour_whitening
 
 _RIDGE_LOW, _RIDGE_HIGH = 0.3, 3.0
@@ -36,6 +37,8 @@ class Pool:
         Vectors of any length, or a graph of your own.
     labels : array-like (n,), optional
         Strings or whole numbers; -1, None, NaN and "" mean unlabelled.
+    how : str or array-like (n,)
+        How the labelled points were chosen, as in ``label``.
     method : str
         One of ``a2lp.pool.methods.METHODS``.
     seed : int
@@ -63,6 +66,7 @@ class Pool:
         x: Any,
         labels: Any = None,
         *,
+        how: Any = "",
         method: str = "auto",
         seed: int = 0,
         progress: Progress | None = None,
@@ -75,29 +79,37 @@ class Pool:
             self.graph = x
         else:
             self.whitening, self.points, self.graph = whitened_graph(x, progress)
-        self._given: dict[int, Any] = {}
-        self._history: list[dict[int, Any]] = []
+        self._given: dict[int, tuple[Any, str]] = {}  # label and how it was chosen, by row
+        self._history: list[dict[int, tuple[Any, str] | None]] = []
         self.check: Callable[[], None] = lambda: None  # called between the steps of an answer; may raise to end it
         self._weights: NdArray | None = None
         self._fitted = np.zeros(0, np.int64), np.zeros(0, np.int64)  # classes and codes that the weights are of
         if labels is not None:
-            self.label(slice(None), labels)
+            self.label(slice(None), labels, how)
             self._history.clear()
 
     def __len__(self) -> int:
         return self.graph.n
 
     def __repr__(self) -> str:
-        classes = len(set(self._given.values()))
+        classes = len({label for label, _ in self._given.values()})
         return f"Pool({len(self)} points, {len(self._given)} labelled: {classes} classes)"
 
     @property
     def labels(self) -> NdArray:
         """The given labels (n,), None where there is none."""
         labels = np.full(len(self), None, dtype=object)
-        for row, label in self._given.items():
+        for row, (label, _) in self._given.items():
             labels[row] = label
         return labels
+
+    @property
+    def how(self) -> NdArray:
+        """How each label was chosen (n,), one of ``HOW``; "" where there is none."""
+        how = np.full(len(self), "", dtype=object)
+        for row, (_, one) in self._given.items():
+            how[row] = one
+        return how
 
     @property
     def given(self) -> NdArray:
@@ -106,7 +118,7 @@ class Pool:
         given[list(self._given)] = True
         return given
 
-    def label(self, rows: Any, labels: Any) -> None:
+    def label(self, rows: Any, labels: Any, how: Any = "") -> None:
         """Set or remove the labels of some points.
 
         Parameters
@@ -115,6 +127,10 @@ class Pool:
             Positions of the points.
         labels : label or array-like
             One label for all of these points, or one for each. -1, None, NaN and "" remove a label.
+        how : str or array-like
+            How these points were chosen, one word for all or one for each: "suggested" and "audit" as in
+            ``Suggestion.how``, "random" for points drawn uniformly, "" for a choice of your own. The estimate of the
+            accuracy depends on it.
         """
         try:
             places = np.atleast_1d(np.arange(len(self))[rows])
@@ -128,13 +144,19 @@ class Pool:
             raise ShapeError(
                 f"labels has shape {np.shape(labels)} and {len(places)} points are labelled; give one each."
             )
+        if np.ndim(how) == 0:
+            how = np.full(len(places), how, dtype=object)
+        if np.shape(how) != (len(places),):
+            raise ShapeError(f"how has shape {np.shape(how)} and {len(places)} points are labelled; give one each.")
+        if unknown := sorted({str(one) for one in how} - set(HOW)):
+            raise InputError(f"how={unknown[0]!r} is none of {listed(HOW)}. Use '' for points that you chose yourself.")
         values, missing = read_labels(labels, places)
         changed = np.flatnonzero(~missing | self.given[places])
         before = {row: self._given.get(row) for row in places[changed].tolist()}
         for place in changed.tolist():
-            self._set(int(places[place]), None if missing[place] else values[place].item())
+            self._set(int(places[place]), None if missing[place] else (values[place].item(), str(how[place])))
         try:
-            read_labels(list(self._given.values()), list(self._given))  # of one kind, all of them
+            read_labels([label for label, _ in self._given.values()], list(self._given))  # of one kind, all of them
         except InputError:
             self._restore(before)
             raise
@@ -154,7 +176,7 @@ class Pool:
         if not self._given:
             raise InputError(f"none of the {len(self)} points is labelled, so no class is known. Label some of them.")
         rows = sorted(self._given)
-        classes, positions = encode_labels([self._given[row] for row in rows], rows)
+        classes, positions = encode_labels([self._given[row][0] for row in rows], rows)
         codes = np.full(len(self), -1, dtype=np.int64)
         codes[rows] = positions
         weights = self._weights if self._still_fits(classes, codes) else None
@@ -167,35 +189,56 @@ class Pool:
     @cached_property
     def assessment(self) -> Assessment:
         """The accuracy to expect, calibrated probabilities, and labels that look wrong."""
-        return assess(self.answer)
+        return assess(self.answer, self.how, self.novelty)
 
     @cached_property
     def novelty(self) -> NdArray:
         """How little each point looks like any of the classes (n,), from 0 to 1; see ``a2lp.pool.open_set``."""
         return novelty(self.answer)
 
-    def suggest(self, n: int = 20) -> Suggestion:
-        """Choose the points to label next.
+    def suggest(self, n: int = 20, audits: float = 0.0) -> Suggestion:
+        """Choose the points to label next; give their labels back with ``Suggestion.how``.
 
         Parameters
         ----------
         n : int
             How many; fewer if not so many are unlabelled.
+        audits : float
+            The share of them that is drawn at random, once there are labels: such points check the estimate of the
+            accuracy.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> from a2lp import Pool
+        >>> x, y = load_digits(return_X_y=True)
+        >>> pool = Pool(x, [*y[:50], *[-1] * 1747])
+        >>> found = pool.suggest(20, audits=0.1)
+        >>> found.how.count("audit")
+        2
+        >>> pool.label(found.rows, y[found.rows], found.how)
         """
-        answer = self.answer if self._given else None
-        return suggest(self._kinship, self.given, answer, n, seed=self.seed)
+        if not self._given:
+            return suggest(self._kinship, self.given, None, n, seed=self.seed)
+        answer, how = self.answer, self.how
+
+        def forecast(rows: NdArray) -> float:
+            worth = self.assessment if vars(self).get("answer") is answer else assess(answer, how)
+            return expected_gain(answer, worth, how, rows)
+
+        return suggest(self._kinship, self.given, answer, n, audits=audits, forecast=forecast, seed=self.seed)
 
     @cached_property
     def _kinship(self) -> Any:
         return kinship(self.graph)
 
-    def _set(self, row: int, label: Any) -> None:
+    def _set(self, row: int, label: tuple[Any, str] | None) -> None:
         if label is None:
             self._given.pop(row, None)
         else:
             self._given[row] = label
 
-    def _restore(self, labels: dict[int, Any]) -> None:
+    def _restore(self, labels: dict[int, tuple[Any, str] | None]) -> None:
         for row, label in labels.items():
             self._set(row, label)
 

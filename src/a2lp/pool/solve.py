@@ -34,8 +34,8 @@ class PoolAnswer:
         The row of the closest labelled point; -1 where only a graph is known and no path leads to one.
     arrived : array (n,)
         How much of the labels propagation brings to each point, in its best class.
-    propagation_confidence : float
-        Mean largest probability of label propagation over the unlabelled points.
+    propagated_confidence : array (n,)
+        The largest probability of label propagation for each point.
     method : str
     reason : str
         How ``auto`` chose its weights.
@@ -48,7 +48,7 @@ class PoolAnswer:
     reached: NdArray
     nearest: NdArray
     arrived: NdArray
-    propagation_confidence: float
+    propagated_confidence: NdArray
     method: str
     reason: str
 
@@ -96,7 +96,7 @@ def solve(task: Task, classes: NdArray, method: str = "auto") -> PoolAnswer:
     lost = np.isclose(probabilities.max(axis=1), 1 / len(classes)) & new
     most_frequent = np.bincount(task.codes[task.given]).argmax()
     best[lost] = np.where(closest[lost] >= 0, task.codes[closest[lost]], most_frequent)
-    confidence = float(lp(task)[new].max(axis=1).mean()) if new.any() else 1.0
+    confidence = lp(task).max(axis=1)
     arrived = task.propagated.max(axis=1)
     vars(task).pop("propagated")  # as large as the probabilities, and needed no more
     reached = task.graph.reached(task.given)

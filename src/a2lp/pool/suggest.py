@@ -13,33 +13,40 @@ without gain: margins from the first label on (points of classes without a label
 from paths of any length, cosines in place of K. ``benchmarks/suggest.py`` compares suggested with random labels on
 other pools; docs/suggest.md shows the result.
 
+**Audits.** A share of the suggestions can be points drawn at random from all that are unlabelled, at random places
+among the others: the only labels that are a fair sample whatever the model believes. They are drawn first, and the
+others are chosen beside them. Without labels there are none, since there is no answer to check.
+
 **The forecast.** Two things raise the accuracy on unlabelled points: classes that had no label, and fewer errors
-between those that had one. If f of the L labels are the only ones of their class, about 0.6 (f / L)² of the points
-belong to classes without a label, and the next m labels find 0.75 (f / L)² m of these classes; each brings 0.6 times
-what the known ones brought on average. Errors among the known classes fall with the power -0.25 of the labels, and the
-suggested points, which are wrong more often than others, are no longer counted. Without any label there is no forecast.
+between those that had one. The share u of points of unknown classes falls to u exp(-m / 60) after m suggestions. Errors
+among the known classes fall with the power -0.1 of the labels, where labels that were not suggested count a tenth:
+suggestions are worth about ten of them. And the suggested points, which are wrong more often than others, are no longer
+counted. Without any label there is no forecast.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
 
-from a2lp.checks import require_whole
+from a2lp.checks import RULES, require_number, require_whole
 from a2lp.errors import InputError
+from a2lp.pool.calibrate import need_power
+from a2lp.pool.confidence import Assessment
 from a2lp.pool.graph import PoolGraph, Sparse
 from a2lp.pool.neighbours import NdArray
 from a2lp.pool.solve import PoolAnswer
 
 _EDGE = 0.8  # an edge's share in K
-_NEED_GROWS = 0.15  # power of the need, for each label per class after the first
 _TIED = 0.01  # gains that differ by less than this share are tied, and the seed decides
-_UNNAMED, _FOUND = 0.6, 0.75  # share of points of classes not known, and of suggestions that find one, per (f / L)²
-_NEW_CLASS = 0.6  # what a class brings that is found later, relative to those that were found first
-_LEARNING = 0.25  # errors fall with this power of the labels
+_FOUND = 60  # suggestions after which 1 / e of the points of unknown classes is left
+_LEARNING = 0.1  # errors fall with this power of the suggested labels
+_WORTH = 0.1  # of a suggested label, for any other
 _CLOSE = 0.5  # margin below which a suggestion is described as lying between two classes
 
 
@@ -50,28 +57,44 @@ class Suggestion:
     Attributes
     ----------
     rows : array (m,)
-        The points, the most valuable first.
+        The points, the most valuable first, with audits anywhere between them.
+    how : tuple of str
+        How each was chosen: "suggested", or "audit" for those drawn at random. ``Pool.label`` takes it.
     why : tuple of str
         What each of them stands for.
     gains : array (m,)
-        How much each adds to the covered need, after those before it.
-    expected : float or None
-        By how much the accuracy on unlabelled points should rise when all of them are labelled, as a share; None
-        without labels.
+        How much each adds to the covered need, after those before it; 0 for audits.
     """
 
     rows: NdArray
+    how: tuple[str, ...]
     why: tuple[str, ...]
     gains: NdArray
-    expected: float | None
+    _forecast: Callable[[NdArray], float] | None = None
+
+    @cached_property
+    def expected(self) -> float | None:
+        """By how much the accuracy on unlabelled points should rise when all of them are labelled, as a share.
+
+        None without labels. It is computed when it is asked for, since it needs the assessment of the answer.
+        """
+        return None if self._forecast is None else self._forecast(self.rows)
 
     def __repr__(self) -> str:
         first = ", ".join(map(str, self.rows[:3])) + (", ..." if len(self.rows) > 3 else "")
-        forecast = "" if self.expected is None else f"; about +{100 * self.expected:.1f} points of accuracy"
-        return f"Suggestion({len(self.rows)} points: rows {first}{forecast})"
+        return f"Suggestion({len(self.rows)} points: rows {first})"
 
 
-def suggest(near: Sparse, given: NdArray, answer: PoolAnswer | None, n: int = 20, *, seed: int = 0) -> Suggestion:
+def suggest(
+    near: Sparse,
+    given: NdArray,
+    answer: PoolAnswer | None,
+    n: int = 20,
+    *,
+    audits: float = 0.0,
+    forecast: Callable[[NdArray], float] | None = None,
+    seed: int = 0,
+) -> Suggestion:
     """Choose the points to label next.
 
     Parameters
@@ -84,16 +107,42 @@ def suggest(near: Sparse, given: NdArray, answer: PoolAnswer | None, n: int = 20
         The predictions from these labels; None without labels.
     n : int
         How many points; fewer if not so many are unlabelled.
+    audits : float
+        The share of them that is drawn at random, unless there are no labels.
+    forecast : callable, optional
+        Gives the gain to expect from labels on some rows, as ``expected_gain``.
     seed : int
-        Decides between points of equal gain.
+        Decides between points of equal gain, and draws the audits.
     """
-    require_whole("n", n, 1, "Ask for 20, say.")
+    check_amounts(n, audits)
     if given.all():
         raise InputError(f"all {len(given)} points are labelled, so there is nothing to suggest. Add points.")
+    rng = np.random.default_rng([seed, int(given.sum())])  # others after each turn
+    drawn = np.zeros(0, np.int64) if answer is None else _audits(given, n, audits, rng)
     need = _needs(answer) if answer is not None else np.ones(len(given))
-    rows, gains = _choose(near, need, given, n, np.random.default_rng(seed))
-    why = _reasons(near, rows, given, answer)
-    return Suggestion(rows, why, gains, None if answer is None else expected_gain(answer, rows))
+    covered = given.copy()
+    covered[drawn] = True
+    chosen, gains = _choose(near, need, covered, n - len(drawn), np.random.default_rng(seed))
+    why = (*_reasons(near, chosen, covered, answer), *["drawn at random, to check the accuracy"] * len(drawn))
+    how = ["suggested"] * len(chosen) + ["audit"] * len(drawn)
+    rows, gains = np.append(chosen, drawn), np.append(gains, np.zeros(len(drawn)))
+    # each audit gets a random place between the others, which keep their order
+    order = np.argsort(np.append(np.arange(len(chosen)), rng.random(len(drawn)) * len(chosen) - 0.5), kind="stable")
+    return Suggestion(rows[order], tuple(how[i] for i in order), tuple(why[i] for i in order), gains[order], forecast)
+
+
+def check_amounts(n: int, audits: float) -> None:
+    """Refuse impossible numbers of suggestions."""
+    require_whole("n", n, 1, "Ask for 20, say.")
+    rule = "from 0 to 1"
+    require_number("audits", audits, rule, RULES[rule], "0.1 draws every tenth point at random.")
+
+
+def _audits(given: NdArray, n: int, share: float, rng: np.random.Generator) -> NdArray:
+    """Unlabelled points drawn at random: a share of n, rounded at random so that small n have their share too."""
+    unlabelled = np.flatnonzero(~given)
+    count = int(min(n, len(unlabelled)) * share + rng.random())
+    return rng.choice(unlabelled, count, replace=False)
 
 
 def kinship(graph: PoolGraph) -> Sparse:
@@ -105,25 +154,24 @@ def kinship(graph: PoolGraph) -> Sparse:
     return near
 
 
-def expected_gain(answer: PoolAnswer, rows: NdArray) -> float:
+def expected_gain(answer: PoolAnswer, worth: Assessment, how: NdArray, rows: NdArray) -> float:
     """The share by which the accuracy on unlabelled points should rise when ``rows`` are labelled."""
-    new = ~answer.given
-    n_labels, m = int(answer.given.sum()), len(rows)
-    top = answer.probabilities.max(axis=1)
-    confidence = float(top[new].mean())
-    single = float((np.bincount(answer.task.codes[answer.given]) == 1).sum() / n_labels)
-    named = 1 - _UNNAMED * single**2
-    found = _FOUND * single**2 * m * _NEW_CLASS * confidence * named / len(answer.classes)
-    fewer_errors = named * (1 - confidence) * (1 - (n_labels / (n_labels + m)) ** _LEARNING)
-    left_out = m * (confidence - float(top[rows].mean())) / int(new.sum())
-    return float(np.clip(found + fewer_errors + left_out, 0, 1 - confidence * named))
+    new, m = ~answer.given, len(rows)
+    confidence = worth.probabilities.max(axis=1)
+    named = 1 - worth.unseen
+    right = worth.accuracy / named if named else 0.0  # among points of known classes
+    suggested = (how[answer.given] == "suggested").mean()
+    labels = int(answer.given.sum()) * float(suggested + _WORTH * (1 - suggested))
+    found = worth.unseen * (1 - np.exp(-m / _FOUND)) * right
+    fewer_errors = named * (1 - right) * (1 - (labels / (labels + m)) ** _LEARNING)
+    left_out = m * (worth.accuracy - float(confidence[rows].mean())) / int(new.sum())
+    return float(np.clip(found + fewer_errors + left_out, 0, 1 - worth.accuracy))
 
 
 def _needs(answer: PoolAnswer) -> NdArray:
     """How much each point needs a label (n,)."""
     p = answer.probabilities
-    power = float(np.clip(_NEED_GROWS * (answer.given.sum() / p.shape[1] - 1), 0, 1))
-    return np.where(answer.given, 0, (1 - _margins(p)) ** power)
+    return np.where(answer.given, 0, (1 - _margins(p)) ** need_power(answer.task.labels_per_class))
 
 
 def _margins(p: NdArray) -> NdArray:

@@ -138,7 +138,9 @@ class Board:
             self.answers.land(message)
             self.solves += 1
         elif kind == "suggested":
-            self.suggestions, self.expected = message["rows"], message["expected"]
+            self.suggestions, self.expected = message["rows"], None
+        elif kind == "forecast":
+            self.expected = message["expected"]
         elif kind == "assessed":
             self.answers.assess(message)
             self.doubted, self.unseen = message["doubted"], message["unseen"]

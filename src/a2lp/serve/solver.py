@@ -13,17 +13,19 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from inspect import signature
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from a2lp.errors import A2LPError, InputError
 from a2lp.files import reason, replacing
 from a2lp.serve.prepared import Prepared, Spec, prepare
+
+if TYPE_CHECKING:
+    from a2lp.pool.suggest import Suggestion
 
 Message = dict[str, Any]
 _IDLE = 1.0  # seconds without new labels before suggestions and estimates are computed
@@ -89,7 +91,6 @@ class Solver:
         self.wanted, self.send = wanted, send
         self.now: Job | None = None
         self._labels: dict[int, tuple[str, str]] = {}
-        self._tells_how = "how" in signature(Pool.label).parameters
         self.kind = ""
         self.last = {"answer": 0.0, "idle": 0.0}
 
@@ -136,8 +137,7 @@ class Solver:
             if before.get(row) != (name, how):
                 changed.setdefault(how, []).append(row)
         for how, rows in changed.items():
-            more = {"how": how} if self._tells_how else {}
-            self.pool.label(rows, [wanted[row][0] for row in rows], **more)
+            self.pool.label(rows, [wanted[row][0] for row in rows], how)
         self._labels = wanted
 
     def _choice(self) -> bool:
@@ -190,25 +190,27 @@ class Solver:
             if self.pool.answer is not before:
                 self._send_answer()
         self._check()
-        self._send_suggestions(job)
+        found = self._send_suggestions(job)
         if self._choice():
             self._check()
             self._send_assessment(job)
+            if found is not None:
+                self.send({"type": "forecast", "seq": job.seq, "expected": found.expected})
 
-    def _send_suggestions(self, job: Job) -> None:
+    def _send_suggestions(self, job: Job) -> Suggestion | None:
         passed = set(job.passed)
         try:
             found = self.pool.suggest(_SUGGESTED + min(len(passed), 200))
         except InputError:  # all points are labelled
-            self.send({"type": "suggested", "seq": job.seq, "rows": [], "expected": None})
-            return
-        hows = getattr(found, "how", ("suggested",) * len(found.rows))
+            self.send({"type": "suggested", "seq": job.seq, "rows": []})
+            return None
         rows = [
             {"row": row, "why": why, "how": how}
-            for row, why, how in zip(found.rows.tolist(), found.why, hows, strict=True)
+            for row, why, how in zip(found.rows.tolist(), found.why, found.how, strict=True)
             if row not in passed
         ]
-        self.send({"type": "suggested", "seq": job.seq, "rows": rows[:_SUGGESTED], "expected": found.expected})
+        self.send({"type": "suggested", "seq": job.seq, "rows": rows[:_SUGGESTED]})
+        return found
 
     def _send_assessment(self, job: Job) -> None:
         worth = self.pool.assessment
@@ -229,7 +231,7 @@ class Solver:
                 "accuracy": (worth.accuracy, worth.low, worth.high),
                 "probabilities": worth.probabilities.astype(np.float32, copy=False),
                 "doubted": doubted,
-                "unseen": getattr(worth, "unseen", None),
+                "unseen": worth.unseen,
                 "novelty": self.pool.novelty.astype(np.float32),
             }
         )

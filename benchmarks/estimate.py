@@ -1,0 +1,225 @@
+"""What ``a2lp classify`` and ``a2lp suggest`` say about their accuracy, compared with the truth.
+
+    .venv/bin/python benchmarks/estimate.py --measure --data FOLDER --photos FILE   # an hour; then docs/classify.md
+    .venv/bin/python benchmarks/estimate.py                                         # docs/classify.md from the record
+
+FOLDER holds the feature files named below. FILE are the photos of CUB's test classes, embedded by the default
+backbone: ``a2lp embed cub_val_test.npz --dataset cub --split test --out FILE``. Labels are drawn at random class by
+class, at random from all points, as suggested (from none on, ten at a time and later more), and as suggested with
+audits among them. The pools are taken whole (2,000 points of larger ones), and with ten of their classes, other ones
+for each seed. The constants of the estimate were chosen on the validation pools.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from study import RECORDS, ROOT, Record, fill, table
+
+import a2lp
+from a2lp.files import write_text
+
+RECORD = RECORDS / "estimate.json"
+PAGE = ROOT / "docs" / "classify.md"
+VALIDATION = {
+    "digits": "digits",
+    "cub_resnet12_val": "CUB val, ResNet-12",
+    "clip_vitb_dtd_val": "DTD val, CLIP",
+    "mini_resnet12_val": "miniImageNet val, ResNet-12",
+}
+TEST = {
+    "photos": "CUB photos, default backbone",
+    "cub_resnet12_test": "CUB, ResNet-12",
+    "clip_vitb_oxford_pets_test": "Oxford Pets, CLIP",
+    "clip_vitb_dtd_test": "textures (DTD), CLIP",
+    "mini_resnet12_test": "miniImageNet, ResNet-12",
+}
+KINDS = {
+    "class": "random by class",
+    "uniform": "random",
+    "suggested": "suggested",
+    "audits": "suggested, a tenth audits",
+}
+SIZES = (30, 60, 120, 250)
+TURNS = (10, 20, 30, 40, 50, 60, 80, 100, 120, 150, 180, 215, 250)  # numbers of labels after each turn of suggestions
+SEEDS, MOST_POINTS, FEW_CLASSES = 20, 2000, 10
+AUDITS, NEXT, TARGET = 0.1, 20, 0.95
+Array = np.ndarray[Any, Any]
+
+
+def load(name: str, folder: Path, photos: Path | None) -> tuple[Array, Array]:
+    """Vectors and codes of a pool; of large ones, some points."""
+    data = a2lp.load("digits" if name == "digits" else photos if name == "photos" else folder / f"{name}.npz")
+    x, truth = data.features.astype(np.float32), np.unique(data.labels, return_inverse=True)[1]
+    rows = np.sort(np.random.default_rng(0).permutation(len(x))[:MOST_POINTS])
+    return x[rows], truth[rows]
+
+
+def some_classes(x: Array, truth: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """The points of ten classes."""
+    kept = np.isin(truth, rng.permutation(truth.max() + 1)[:FEW_CLASSES])
+    return x[kept], np.unique(truth[kept], return_inverse=True)[1]
+
+
+def in_rounds(truth: Array, rng: np.random.Generator) -> Array:
+    """Rows in an order that takes one of each class, then a second one, and so on."""
+    position = np.zeros(len(truth))
+    for code in range(truth.max() + 1):
+        of = rng.permutation(np.flatnonzero(truth == code))
+        position[of] = np.arange(len(of))
+    return np.lexsort((rng.random(len(truth)), position))
+
+
+def labelled(pool: a2lp.Pool, truth: Array, kind: str, rng: np.random.Generator) -> Iterator[int]:
+    """Label a pool step by step, and stop at each of the sizes that make sense: their number."""
+    sizes = [size for size in SIZES if size <= 0.6 * len(truth)]
+    if kind in ("class", "uniform"):
+        order = in_rounds(truth, rng) if kind == "class" else rng.permutation(len(truth))
+        for size in sizes:
+            if kind == "uniform" or size > truth.max():  # one of each class at least
+                pool.label(order[:size], truth[order[:size]])
+                yield size
+        return
+    for size in (turn for turn in TURNS if turn <= max(sizes)):
+        found = pool.suggest(size - int(pool.given.sum()), audits=AUDITS if kind == "audits" else 0)
+        pool.label(found.rows, truth[found.rows], found.how)
+        if size in sizes and len(pool.answer.classes) > 1:
+            yield size
+
+
+def judge(pool: a2lp.Pool, truth: Array, kind: str) -> dict[str, float]:
+    """What is said about a pool, and what is true."""
+    worth, answer, new = pool.assessment, pool.answer, ~pool.given
+    right = answer.labels == truth
+    confidence = worth.probabilities[np.arange(len(truth)), np.searchsorted(answer.classes, answer.labels)][new]
+    place = np.minimum((confidence * 10).astype(int), 9)
+    gaps = [abs(confidence[place == b].sum() - right[new][place == b].sum()) for b in range(10)]
+    kept = worth.reaching(TARGET)
+    found = pool.suggest(NEXT, audits=AUDITS if kind == "audits" else 0)
+    expected = found.expected or 0.0
+    pool.label(found.rows, truth[found.rows], found.how)
+    after = float((pool.answer.labels == truth)[~pool.given].mean())
+    pool.undo()
+    return {
+        "accuracy": float(right[new].mean()),
+        "estimate": worth.accuracy,
+        "low": worth.low,
+        "high": worth.high,
+        "calibration_error": float(sum(gaps) / new.sum()),
+        "unseen": float((~np.isin(truth, answer.classes))[new].mean()),
+        "expected_unseen": worth.unseen,
+        "gain": after - float(right[new].mean()),
+        "expected_gain": expected,
+        "kept": float(kept.sum() / new.sum()),
+        "kept_accuracy": float(right[kept].mean()) if kept.any() else 1.0,
+    }
+
+
+def runs(x: Array, truth: Array, kind: str, seeds: int, few: bool) -> list[dict[str, float]]:
+    """One dict for each seed and number of labels."""
+    made, whole = [], None if few else a2lp.Pool(x)
+    for seed in range(seeds):
+        rng = np.random.default_rng([seed, list(KINDS).index(kind)])
+        vectors, codes = some_classes(x, truth, rng) if few else (x, truth)
+        pool = a2lp.Pool(vectors, seed=seed) if whole is None else whole
+        pool.seed = seed
+        pool.label(slice(None), None)
+        for size in labelled(pool, codes, kind, rng):
+            made.append({"seed": seed, "labels": size} | judge(pool, codes, kind))
+    return made
+
+
+def holds(run: dict[str, float]) -> bool:
+    return run["low"] - 1e-9 <= run["accuracy"] <= run["high"] + 1e-9
+
+
+def near(run: dict[str, float]) -> bool:
+    """Whether the forecast is right within a factor of two, or one point."""
+    said, seen = run["expected_gain"], run["gain"]
+    return abs(said - seen) <= 0.01 or said <= 2 * seen <= 4 * said
+
+
+FIGURES: dict[str, Callable[[list[dict[str, float]]], str]] = {
+    "runs": lambda runs: str(len(runs)),
+    "accuracy": lambda runs: f"{100 * np.mean([run['accuracy'] for run in runs]):.1f}",
+    "stated": lambda runs: f"{100 * np.mean([run['estimate'] for run in runs]):.1f}",
+    "interval holds the truth": lambda runs: f"{100 * np.mean([holds(run) for run in runs]):.0f} %",
+    "its width": lambda runs: f"{100 * np.mean([run['high'] - run['low'] for run in runs]):.1f}",
+    "calibration error": lambda runs: f"{100 * np.mean([run['calibration_error'] for run in runs]):.1f}",
+    "forecasts near": lambda runs: f"{100 * np.mean([near(run) for run in runs]):.0f} %",
+}
+
+
+def page(text: str, record: Record) -> str:
+    """The page with its generated parts."""
+    parts = {}
+    for split, pools in (("test", TEST), ("validation", VALIDATION)):
+        found = {
+            kind: list(
+                chain(*(record.result(f"{pool} {size} {kind}") or [] for pool in pools for size in ("all", "10")))
+            )
+            for kind in KINDS
+        }
+        parts[split] = table(
+            ["labels", "", *FIGURES],
+            [
+                [KINDS[kind], str(size), *(figure(ones) for figure in FIGURES.values())]
+                for kind in KINDS
+                for size in SIZES
+                if (ones := [run for run in found[kind] if run["labels"] == size])
+            ],
+        )
+        by_pool = {
+            title: list(
+                chain(*(record.result(f"{pool} {size} {kind}") or [] for size in ("all", "10") for kind in KINDS))
+            )
+            for pool, title in pools.items()
+        }
+        parts[f"{split} pools"] = table(
+            ["pool", *FIGURES, f"kept for {100 * TARGET:.0f} %", "right among these"],
+            [
+                [
+                    title,
+                    *(figure(ones) for figure in FIGURES.values()),
+                    f"{100 * np.mean([run['kept'] for run in ones]):.0f} %",
+                    f"{100 * np.mean([run['kept_accuracy'] for run in ones if run['kept']]):.1f} %",
+                ]
+                for title, ones in by_pool.items()
+                if ones
+            ],
+        )
+    return fill(text, "estimate", parts)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--measure", action="store_true")
+    parser.add_argument("--data", type=Path, help="the folder of the feature files")
+    parser.add_argument("--photos", type=Path, help="the feature file of the photos")
+    parser.add_argument("--pools", default=",".join([*VALIDATION, *TEST]), help="names, with commas between them")
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--record", type=Path, default=RECORD)
+    parser.add_argument("--page", type=Path, default=PAGE)
+    args = parser.parse_args()
+    record = Record(args.record, __doc__.splitlines()[0])
+    for name in args.pools.split(",") if args.measure else ():
+        x, truth = load(name, args.data, args.photos)
+        for few in (True, False):
+            if few and truth.max() < FEW_CLASSES:
+                continue
+            for kind in KINDS:
+                record.measure(
+                    f"{name} {'10' if few else 'all'} {kind}",
+                    lambda kind=kind, few=few, x=x, truth=truth: runs(x, truth, kind, args.seeds, few),
+                    seeds=args.seeds,
+                )
+    write_text(args.page, page(args.page.read_text(encoding="utf-8"), record))
+
+
+if __name__ == "__main__":
+    main()

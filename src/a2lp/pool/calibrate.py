@@ -1,0 +1,88 @@
+"""The probability that a prediction is right, learned from labels that were held out.
+
+A label is held out, predicted from the others, and found right or wrong. The points that people label are rarely a fair
+sample, suggested ones least of all: they are the difficult ones. But the model knows which points are difficult. So the
+errors are not averaged; they are explained by the evidence x for each prediction,
+
+    P(right) = sigmoid(a + b x - d v),     x = 0.7 logit(confidence) + 0.3 logit(confidence of label propagation),
+
+and a and b are applied to the evidence for each unlabelled point. A point that was chosen for its difficulty informs
+the estimate for points that are as difficult, and hardly that for others. v is 0 for labels that were not suggested.
+For suggested ones it is the power p of ``need_power`` with which suggestions look for doubtful points: among points of
+equal evidence they find those that are more often wrong.
+
+With few labels the data cannot determine a, b and d, and where every class has one label there are no data at all. So
+each has a normal prior, which says that confidences are about right: a = 0 ± 0.3, b = 0.9 ± 0.3, d = 1.2 ± 0.2. A
+held-out label counts as half a one, since errors come in groups: in a class, or in a region of the pool. The normal
+approximation of the posterior at its maximum gives the uncertainty. All constants were chosen on validation pools (CUB
+and miniImageNet ResNet-12, CLIP DTD, digits, photos of miniImageNet; whole and with 10 and 25 of their classes), by the
+likelihood of the true accuracy; ``benchmarks/estimate.py`` tests them on others.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit, logit
+
+from a2lp.pool.neighbours import NdArray
+
+_PROPAGATION = 0.3  # its share in the evidence: auto is overconfident with few labels, propagation underconfident
+_PRIOR = np.array([0.0, 0.9, 1.2])  # of a, b and d
+_PRIOR_SD = np.array([0.3, 0.3, 0.2])
+_COUNTS = 0.5  # of a label, for one that was held out
+_CERTAIN = 1e-3  # probabilities closer to 0 or 1 are not told apart
+_NEED_GROWS = 0.15  # for each label per class after the first
+
+
+class Calibration(NamedTuple):
+    """The posterior of a, b and d."""
+
+    mean: NdArray
+    covariance: NdArray
+
+    def right(self, x: NdArray, v: NdArray | float = 0.0) -> NdArray:
+        """The probability that predictions with this evidence are right."""
+        a, b, d = self.mean
+        return np.asarray(expit(a + b * x - d * v))
+
+    def variance(self, x: NdArray, share: NdArray) -> float:
+        """Of the mean of ``share`` times ``right`` over unlabelled points, from that of a and b."""
+        p = self.right(x)
+        slope = share * p * (1 - p)
+        gradient = np.array([slope.mean(), (slope * x).mean(), 0.0])
+        return float(gradient @ self.covariance @ gradient)
+
+
+def evidence(confidence: NdArray, propagated: NdArray) -> NdArray:
+    """x, from the largest probabilities of a method and of label propagation."""
+    ours, theirs = (logit(np.clip(p.astype(np.float64), _CERTAIN, 1 - _CERTAIN)) for p in (confidence, propagated))
+    return np.asarray((1 - _PROPAGATION) * ours + _PROPAGATION * theirs)
+
+
+def need_power(labels_per_class: float) -> float:
+    """The power of the doubt in the need for a label (``suggest``): 0 at one label per class, and 1 from 8 on."""
+    return float(np.clip(_NEED_GROWS * (labels_per_class - 1), 0, 1))
+
+
+def calibrate(x: NdArray, v: NdArray, right: NdArray) -> Calibration:
+    """Learn from held-out labels.
+
+    Parameters
+    ----------
+    x, v : array (m,)
+    right : array (m,)
+        Whether each prediction was right.
+    """
+    data = np.stack([np.ones_like(x), x, -v], axis=1)  # (m, 3)
+    precision = np.diag(_PRIOR_SD**-2.0)
+    mean, covariance = _PRIOR, np.diag(_PRIOR_SD**2.0)
+    for _ in range(25):  # Newton's method: the prior keeps the problem well conditioned
+        p = expit(data @ mean)
+        curvature = precision + _COUNTS * (data * (p * (1 - p))[:, None]).T @ data
+        step = np.linalg.solve(curvature, _COUNTS * data.T @ (right - p) - precision @ (mean - _PRIOR))
+        mean, covariance = mean + step, np.linalg.inv(curvature)
+        if np.abs(step).max() < 1e-6:
+            break
+    return Calibration(mean, covariance)
