@@ -146,7 +146,7 @@ class Board:
             self.doubted, self.unseen = message["doubted"], message["unseen"]
             value, low, high = message["accuracy"]
             self.accuracy = {"value": value, "low": low, "high": high, "seq": message["seq"], "method": "held out"}
-            self.accuracy["note"] = "estimated from your labels; too low if they were chosen for being difficult"
+            self.accuracy["note"] = "estimated from your labels, each predicted from the others"
             self.project.add_to_curve([message["labels"], value, low, high])
         return self.refresh(None)
 
