@@ -138,13 +138,13 @@
     const style = getComputedStyle(document.documentElement), colour = (name) => style.getPropertyValue(`--${name}`).trim();
     const palette = Array.from({ length: 8 }, (_, i) => colour(`c${i}`)), rest = colour("rest"), ink = colour("ink");
     pen.clearRect(0, 0, width, height);
-    pen.fillStyle = colour("box");
+    pen.fillStyle = colour("paper");
     pen.fillRect(0, 0, width, height);
     const own = dots > 0 && data.given.reduce((sum, one) => sum + one, 0) > 120 ? 1.2 : 1.6; // many large ones would cover the rest
     const paint = (i) => {
       const place = data.map[i], label = data.labels[place], number = label < 0 ? null : mark.get(label);
       const shown = visible(i), yours = data.given[place] === 1, big = i === current;
-      pen.globalAlpha = !shown ? .08 : big || yours ? 1 : .3 + .7 * data.confidence[place];
+      pen.globalAlpha = !shown ? .08 : big || yours ? 1 : .4 + .6 * data.confidence[place];
       pen.fillStyle = number !== null && number !== undefined ? palette[number % 8] : chosen >= 0 && shown ? palette[0] : rest;
       shape(px[i], py[i], (big ? 1.8 : yours ? own : 1) * radius, number ? Math.floor(number / 8) : 0);
       pen.fill();
@@ -154,7 +154,7 @@
     for (let i = 0; i < dots; i += 1) if (data.given[data.map[i]]) paint(i);
     if (current >= 0) paint(current);
     pen.globalAlpha = 1;
-    writeNames(ink, colour("box"));
+    writeNames(ink, colour("paper"));
   };
   /* each name near the middle of its class, where it covers no other name; a name without room is left out */
   const writeNames = (ink, halo) => {
