@@ -111,7 +111,7 @@ def documented(source: str) -> list[str]:
 
 
 def save_sheet(page: Path, truth: dict[str, str]) -> dict[str, str]:
-    """What the sheet's button saves once every field is filled in; the script does the same in a browser."""
+    """What the sheet's button saves once every field is filled in; test_suggest.py presses it in a browser."""
     text = page.read_text(encoding="utf-8")
     fields = re.findall(r'data-key="(.*?)" data-how="(.*?)" data-why="(.*?)"', text)
     name = re.search(r'link\.download = "(.*?)";', text)
