@@ -152,7 +152,10 @@ def follow(user: User, source: str) -> None:
     done = user.suggested(user.paste(done), "labels2.csv")
     assert "--labels out.csv --labels labels2.csv --out out2.csv" in user.paste(done)
     done = user.classified(user.paste(done))
-    user.suggested(user.paste(done), "labels2.csv")
+    done = user.suggested(user.paste(done), "labels2.csv")
+    assert user.paste(done).endswith("--out out2.csv --force")
+    user.classified(user.paste(done))
+    assert len(user.known()) == 5 * N
 
 
 def test_the_loop_on_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
