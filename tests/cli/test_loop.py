@@ -111,7 +111,7 @@ def documented(source: str) -> list[str]:
 
 
 def save_sheet(page: Path, truth: dict[str, str]) -> dict[str, str]:
-    """What the sheet's button saves once every field is filled in; the script does the same in a browser."""
+    """What the sheet's button saves once every field is filled in; test_suggest.py presses it in a browser."""
     text = page.read_text(encoding="utf-8")
     fields = re.findall(r'data-key="(.*?)" data-how="(.*?)" data-why="(.*?)"', text)
     name = re.search(r'link\.download = "(.*?)";', text)
@@ -152,7 +152,10 @@ def follow(user: User, source: str) -> None:
     done = user.suggested(user.paste(done), "labels2.csv")
     assert "--labels out.csv --labels labels2.csv --out out2.csv" in user.paste(done)
     done = user.classified(user.paste(done))
-    user.suggested(user.paste(done), "labels2.csv")
+    done = user.suggested(user.paste(done), "labels2.csv")
+    assert user.paste(done).endswith("--out out2.csv --force")
+    user.classified(user.paste(done))
+    assert len(user.known()) == 5 * N
 
 
 def test_the_loop_on_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import csv
+import html
+import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from a2lp.cli.app import app
 from a2lp.features import load
+from a2lp.labelling import read_labels
 
 
 @pytest.fixture
@@ -142,6 +147,47 @@ def test_the_sheet() -> None:
     assert page.count("<li>") == 6 and '<option value="digit 3">' in page
     assert "a2lp classify digits.npz --labels labels.csv --labels &#39;look at.csv&#39; --out out.csv" in page
     assert "a2lp classify digits.npz --labels labels.csv --labels 'look at.csv' --out out.csv" in result.stdout
+
+
+PROBE = """<script>
+  URL.createObjectURL = (blob) => {
+    const show = (text) => document.body.append(Object.assign(document.createElement("pre"), { textContent: text }));
+    blob.text().then(show);
+    return "#";
+  };
+  HTMLAnchorElement.prototype.click = function () { document.title = this.download; };
+  const typed = ['auk, "great"', "=tern", " wren "];
+  document.querySelectorAll("input").forEach((input, i) => {
+    input.value = typed[i] || "";
+    input.dispatchEvent(new Event("input"));
+  });
+  document.getElementById("save").dispatchEvent(new MouseEvent("click"));
+</script></body>"""
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_sheet_in_a_browser() -> None:
+    """What its button saves is read as labels."""
+    pytest.importorskip("jinja2")
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("needs Chromium")
+    assert run("digits.npz", "-n", "5", "--sheet", "look at.html").exit_code == 0
+    page = Path("look at.html").read_text(encoding="utf-8")
+    keys = [html.unescape(key) for key in re.findall('data-key="(.*?)"', page)]
+    Path("probe.html").write_text(page.replace("</body>", PROBE), encoding="utf-8")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=3000", "--dump-dom"]
+    address = Path("probe.html").resolve().as_uri()
+    command = [browser, *options, f"--user-data-dir={Path('profile').resolve()}", address]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    assert "<title>look at.csv</title>" in shown and "3 of 5 labelled" in shown
+    saved = re.search("<pre>(.*?)</pre>", shown, re.DOTALL)
+    assert saved
+    Path("look at.csv").write_text(html.unescape(saved[1]), encoding="utf-8")
+    rows = read("look at.csv")
+    assert [row["id"] for row in rows] == keys[:3] and {row["how"] for row in rows} == {"suggested"}
+    labels = read_labels("look at.csv", [f"scan {i}" for i in range(300)])
+    assert [labels[int(key.split()[1])] for key in keys[:3]] == ['auk, "great"', "=tern", "wren"]
 
 
 BAD: dict[str, tuple[tuple[str, ...], str]] = {

@@ -133,8 +133,13 @@ def classify(
     if report is not None:
         typer.echo(f"Report: {report}")
     if not result.table["given"].all():
-        typer.echo("Next, choose points to label:")
+        typer.echo(f"Next, choose points to label{paths_again(source)}:")
         typer.echo(f"    {suggest_command(source, labels, how)}")
+
+
+def paths_again(source: str) -> str:
+    """What a hint needs where the paths came on standard input."""
+    return " (send the same paths again)" if source == "-" else ""
 
 
 def print_skipped(task: Task) -> None:

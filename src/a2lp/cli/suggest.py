@@ -17,6 +17,7 @@ from a2lp.cli.classify import (
     View,
     Weights,
     explaining_interruptions,
+    paths_again,
     print_skipped,
 )
 from a2lp.cli.progress import progress_of_steps
@@ -87,7 +88,7 @@ def suggest(
     _print_suggestions(task, found)
     tables = [*labels, *(str(path) for path in (into, out) if path is not None)]
     if into is not None or out is not None:
-        typer.echo(f"Next: fill in the column label of {into or out}, then")
+        typer.echo(f"Next: fill in the column label of {into or out}, then{paths_again(source)}")
         typer.echo(f"    {classify_command(source, tables, how)}")
     if sheet is not None:
         saved = sheet_table(sheet)

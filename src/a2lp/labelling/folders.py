@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from a2lp.checks import listed, shown
 from a2lp.errors import InputError
 from a2lp.files import check_target, exists, read_text, writing
-from a2lp.labelling.labels import SORTED_TABLE
+from a2lp.labelling.class_folders import SORTED_TABLE
 from a2lp.labelling.tables import EXPECTED, unescaped
 
 if TYPE_CHECKING:

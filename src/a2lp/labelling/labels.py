@@ -5,10 +5,7 @@ Labels that do not fit the points are refused by name before anything is compute
 
 from __future__ import annotations
 
-import csv
 import difflib
-import hashlib
-import io
 import os
 import re
 import warnings
@@ -22,17 +19,14 @@ import numpy as np
 
 from a2lp.checks import listed, shown
 from a2lp.errors import A2LPWarning, InputError
-from a2lp.files import exists, read_text
+from a2lp.files import exists
+from a2lp.labelling.class_folders import by_content, class_folders, digest
 from a2lp.labelling.sources import Points
-from a2lp.labelling.tables import EXPECTED, TABLES, Row, holds_labels, read_table, unescaped
+from a2lp.labelling.tables import EXPECTED, TABLES, Row, holds_labels, read_table
 from a2lp.pool.unseen import HOW
 
 NDArray = np.ndarray[Any, Any]
 Where = str | Path
-
-# folders of what is yet to be labelled, beside those of the classes
-UNLABELLED = frozenset({"unlabelled", "unlabeled"})
-SORTED_TABLE = "labels.csv"  # in a folder that ``a2lp classify`` has sorted images into
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -251,13 +245,13 @@ def _add_folders(found: _Labels, folder: Path) -> None:
             f"{folder} is a folder, and the source holds vectors, not images. Give the labels as a table "
             f"({', '.join(TABLES)}) with the columns id,label or index,label."
         )
-    files = _class_folders(folder)
+    files = class_folders(folder)
     real = {os.path.realpath(path): row for row, path in enumerate(found.paths)}
     copies = [file for file, _ in files if os.path.realpath(file) not in real]
-    rows_of = _by_content(found.paths, {file.stat().st_size for file in copies})
+    rows_of = by_content(found.paths, {file.stat().st_size for file in copies})
     for file, name in files:
         row = real.get(os.path.realpath(file))
-        rows = rows_of[_digest(file)] if row is None else [row]
+        rows = rows_of[digest(file)] if row is None else [row]
         if not rows:  # an example from elsewhere
             rows.append(len(found.keys))
             found.keys.append(file.as_posix())
@@ -265,58 +259,6 @@ def _add_folders(found: _Labels, folder: Path) -> None:
         for row in rows:
             found.add(row, name, str(file))
     found.key = found.key or "path"
-
-
-def _class_folders(folder: Path) -> list[tuple[Path, str]]:
-    """The images in the class folders of a folder, each with its class, without those that a2lp has put there."""
-    from a2lp.images.datasets.folders import image_files
-
-    inside = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-    classes = [path for path in inside if path.name.lower() not in UNLABELLED]
-    if not classes:
-        raise InputError(
-            f"{folder} holds no folders; as labels, it must hold one for each class, such as {folder / 'cat'}, with "
-            "examples in it. Or give a table with the columns path,label."
-        )
-    images = {path: image_files(folder, path).images for path in classes}
-    empty = [path.name for path, files in images.items() if not files]
-    predicted = _sorted_by_us(folder)
-    if empty and not predicted:
-        raise InputError(
-            f"{folder}: there is no image of the class {listed(empty, 5)}. Put at least one into each class folder, or "
-            "remove the folder."
-        )
-    files = [(file, path.name) for path, files in images.items() for file in files]
-    if unmoved := [file for file, _ in files if file in predicted]:
-        warnings.warn(
-            f"{folder}: {len(unmoved)} images are where a2lp has put them and were not used as your labels. Those that "
-            "you have moved, and the labels that you had given, count.",
-            A2LPWarning,
-            stacklevel=2,
-        )
-    return [(folder / file, name) for file, name in files if file not in predicted]
-
-
-def _sorted_by_us(folder: Path) -> set[str]:
-    """Places of images that ``a2lp classify`` has sorted into a folder by its own predictions."""
-    if not exists(folder / SORTED_TABLE):
-        return set()
-    text = read_text(folder / SORTED_TABLE, EXPECTED, InputError)
-    rows = csv.DictReader(io.StringIO(text, newline=""))
-    return {unescaped(row.get("place") or "") for row in rows if row.get("given") == "false"}
-
-
-def _by_content(paths: Sequence[Path], sizes: set[int]) -> dict[str, list[int]]:
-    """The rows of files that have one of these sizes, by their content; other files are not read."""
-    rows: dict[str, list[int]] = defaultdict(list)
-    for row, path in enumerate(paths if sizes else ()):
-        if path.stat().st_size in sizes:
-            rows[_digest(path)].append(row)
-    return rows
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _warn_of_similar(classes: Sequence[str]) -> None:
