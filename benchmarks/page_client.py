@@ -111,8 +111,13 @@ class Client:
         """Status, headers and body of the answer; by default with cookie and key."""
         if headers is None:
             headers = {"Cookie": self.cookie} | ({"X-A2LP-Key": self.key} if method != "GET" else {})
-        self.http.request(method, path, body, headers)
-        answer = self.http.getresponse()
+        try:
+            self.http.request(method, path, body, headers)
+            answer = self.http.getresponse()
+        except (BrokenPipeError, ConnectionResetError, http.client.RemoteDisconnected):  # the server closes idle ones
+            self.http.close()
+            self.http.request(method, path, body, headers)
+            answer = self.http.getresponse()
         return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
 
     def get(self, path: str) -> bytes:

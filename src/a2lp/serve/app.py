@@ -22,7 +22,8 @@ from a2lp.files import parse_json
 from a2lp.serve.bodies import message, read_body
 from a2lp.serve.commands import Conflict, read_rows
 from a2lp.serve.exports import FORMATS, own_labels
-from a2lp.serve.service import Page, Service, map_of, points_of
+from a2lp.serve.service import Service
+from a2lp.serve.tabs import Page
 from a2lp.serve.thumbnails import LARGEST, SIZES, NoPicture, Studio
 
 _MOST_POINTS = 300
@@ -103,7 +104,7 @@ class _Site:
         return Response(self.service.ready().rows(), media_type="application/octet-stream")
 
     async def map(self, request: Request) -> Response:
-        places = map_of(self.service)
+        places = self.service.map()
         if places is None:
             return message(404, "the map is not computed yet. The socket tells when it is.")
         data = (
@@ -112,10 +113,10 @@ class _Site:
         return Response(data, media_type="application/octet-stream")
 
     async def points(self, request: Request) -> Response:
-        n = len(self.service.ready())
+        board = self.service.ready()
         texts = request.query_params.get("rows", "").split(",")
         rows = [int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1 for text in texts]
-        return JSONResponse(points_of(self.service, read_rows(rows, n, _MOST_POINTS)))
+        return JSONResponse([board.point(row) for row in read_rows(rows, len(board), _MOST_POINTS)])
 
     async def search(self, request: Request) -> Response:
         text = request.query_params.get("q", "").casefold()
