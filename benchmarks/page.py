@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from page_client import Array, Client, Server, fold, names_of
+from page_client import Array, Client, Server, fold, names_of, routes, strangers
 from study import RECORDS, Record
 
 import a2lp
@@ -274,6 +274,20 @@ def tabs(folder: Path, n: int) -> dict[str, Any]:
     return {"tabs": n, "shown": percentiles(times), "equal_at_the_end": equal}
 
 
+def gate(folder: Path) -> dict[str, Any]:
+    """Requests of strangers to every route, and how many of them were not refused."""
+    asked, entered = 0, []
+    with Server("--project", folder / "gate.a2lp") as server, Client(server) as client:
+        client.ready()
+        for method, path in routes():
+            for what, headers in strangers(client, method):
+                asked += 1
+                if client.raw(method, path, headers)[0] != 403:
+                    entered.append([method, path, what])
+        changed = client.state()["seq"]
+    return {"routes": len(routes()), "requests": asked, "entered": entered, "labels_changed": changed}
+
+
 def user(folder: Path) -> dict[str, Any]:
     """A user who knows the truth, follows the queue and then reviews groups: keys until 95 % of all labels are right.
 
@@ -358,6 +372,7 @@ def main() -> None:
             "kills": lambda: kills(folder, 3 if few else 100),
             "undos": lambda: undos(folder, 60 if few else 500),
             "tabs": lambda: tabs(folder, 8),
+            "gate": lambda: gate(folder),
             "user": lambda: user(folder),
         }
         wanted = [part for part in parts if not options.only or part.split()[0] in options.only.split(",")]
