@@ -59,6 +59,7 @@ def make_app(service: Service, studio: Studio | None, key: Callable[[], str]) ->
         Route("/api/search", site.search),
         Route("/api/commands", site.commands, methods=["POST"]),
         Route("/api/export", site.export),
+        Route("/api/export", site.sort, methods=["POST"]),
         Route("/api/settings", site.settings),
         Route("/api/settings", site.save_settings, methods=["POST"]),
         Route("/thumb/{row:int}/{size:int}", site.thumb),
@@ -148,6 +149,12 @@ class _Site:
             await self.service.export(path)
             data = await anyio.to_thread.run_sync(path.read_bytes)
         return _attachment(data, f"{name}-labels{suffix}", media)
+
+    async def sort(self, request: Request) -> Response:
+        """Put links to the images into a folder for each class, in the project."""
+        folder = self.service.project.folder / "sorted"
+        await self.service.export(folder)
+        return JSONResponse({"folder": str(folder)})
 
     async def thumb(self, request: Request) -> Response:
         size = request.path_params["size"]

@@ -38,10 +38,12 @@ class Stopped(Exception):
 class Solver:
     """A pool, and what has been sent about it."""
 
-    def __init__(self, prepared: Prepared, wanted: Any, send: Callable[[Message], None]) -> None:
+    def __init__(self, prepared: Prepared, spec: Spec, wanted: Any, send: Callable[[Message], None]) -> None:
         from a2lp.pool.session import Pool
 
         self.keys = prepared.keys
+        path_of = dict(zip(spec.keys, spec.paths or (), strict=False))
+        self.paths = None if spec.paths is None else [Path(path_of[key]) for key in self.keys]
         self.pool = Pool(prepared.graph)
         self.pool.points = prepared.points
         self.pool.check = self._check
@@ -67,7 +69,7 @@ class Solver:
     def export(self, request: Export) -> None:
         """Write a table as ``a2lp classify`` does, with the page's columns beside."""
         from a2lp.labelling.classify import label
-        from a2lp.labelling.outputs import TABLES
+        from a2lp.labelling.outputs import write_output
 
         self._take(request.job)
         self.kind = ""  # is not stopped
@@ -78,9 +80,7 @@ class Solver:
                 result.table["label"][row] = text
         for name, values in request.states.items():
             result = result.with_column(name, values)
-        path = Path(request.path)
-        with replacing(path) as temporary:
-            TABLES[path.suffix](result, temporary)
+        write_output(result, request.path, force=True, link=True, paths=self.paths)
         self.send({"type": "exported", "ticket": request.ticket})
 
     def _take(self, job: Job) -> None:
@@ -224,7 +224,7 @@ def _serve(conn: Connection, wanted: Any, spec: Spec) -> None:
 
     prepared = prepare(spec, report)
     conn.send({"type": "ready"})
-    solver = Solver(prepared, wanted, conn.send)
+    solver = Solver(prepared, spec, wanted, conn.send)
     rested = True
     while True:
         jobs: list[Any] = []
