@@ -62,6 +62,7 @@ class Answers:
         self._columns = np.zeros(0, np.int64)  # classes of the columns
         self._weight = 1.0
         self._raw = np.zeros(n, np.float32)  # the largest probabilities of the last answer, before calibration
+        self._largest: NDArray | None = None  # and after it, by the table; None once there is an estimate
         self._table = np.array([[0.0, 1.0], [0.0, 1.0]])  # confidences of an answer, and what estimates made of them
         self._full: NDArray | None = None  # best of the last answer
         self._before: NDArray | None = None  # propagation (n, classes) of the labels of the last answer
@@ -99,7 +100,7 @@ class Answers:
         self._columns = np.array(message["columns"], np.int64)
         self._p, self._full = message["probabilities"], self._columns[message["best"]]
         self._raw = self._p.max(axis=1)
-        self._p = _with_largest(self._p, np.interp(self._raw, *self._table))  # until the estimate of this answer comes
+        self._largest = np.where(self._raw >= 1, 1, np.interp(self._raw, *self._table))
         self.reached, self.nearest = message["reached"], message["nearest"]
         self._show()
 
@@ -109,7 +110,7 @@ class Answers:
             return
         free = message["probabilities"].max(axis=1) < 1  # labelled points have 1
         self._table = _table(self._raw[free], message["probabilities"].max(axis=1)[free])
-        self._p, self.novelty = message["probabilities"], message["novelty"]
+        self._p, self.novelty, self._largest = message["probabilities"], message["novelty"], None
         self._show()
 
     def forget(self) -> None:
@@ -139,6 +140,8 @@ class Answers:
         self.best = self._full.astype(np.uint16)
         columns = np.argsort(self._columns, kind="stable")[places]
         self.confidence = self._p[np.arange(len(columns)), columns]
+        if self._largest is not None:
+            self.confidence = (self.confidence * self._largest / np.maximum(self._raw, 1e-12)).astype(np.float32)
         self.settling[:] = False
         self.version += 1
         self._drop_answered()
@@ -192,6 +195,8 @@ class Answers:
         """Probabilities (m, columns) of some points, after all labels."""
         assert self._p is not None
         p = self._p[rows]
+        if self._largest is not None:
+            p = _with_largest(p, self._largest[rows])
         if not self._pending or self._after is None or self._before is None:
             return p
         change = _log_shares(self._after[rows], self._columns) - _log_shares(self._before[rows], self._columns)
