@@ -47,6 +47,7 @@ export class PointMap {
       matchMedia(query).addEventListener("change", () => this.#again({ look: true }));
     store.addEventListener("rows", () => this.#again({ rows: true }));
     store.addEventListener("state", () => this.#again({ rows: true, look: true }));
+    view.addEventListener("facet", () => this.#again({ look: true }));
     view.addEventListener("selection", () => this.#again({ rows: true }));
     view.addEventListener("order", () => this.#again({ rows: true }));
     view.addEventListener("current", () => this.#again({}));
