@@ -64,7 +64,7 @@ export class Queue {
       found = this.items[0];
     }
     if (found) this.go(found.row);
-    else if (this.view.place === "queue") this.#wait();
+    else this.#wait();
   }
 
   /** All are done: keep the keyboard, and label nothing, until the next ones come. */
