@@ -158,7 +158,7 @@ export class PointMap {
   #mark() {
     const part = this.view.facet !== "all" || this.view.only !== null;
     for (let row = 0; row < this.#marks.length; row++) this.#marks[row] = part && this.view.position[row] < 0 ? 2 : 0;
-    for (const row of this.view.selection) this.#marks[row] |= 1;
+    for (const row of this.view.selection.rows) this.#marks[row] |= 1;
   }
 
   /** @returns {import("./draw.js").Look} in an audit all classes are grey */
