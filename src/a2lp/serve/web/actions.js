@@ -25,7 +25,7 @@ export class Actions extends EventTarget {
   /** @returns {number[]} the selection, or the current point */
   targets() {
     const { selection, current } = this.view;
-    return selection.size ? [...selection] : current >= 0 ? [current] : [];
+    return selection.size ? [...selection.rows] : current >= 0 ? [current] : [];
   }
 
   /** @param {number[]} rows */

@@ -89,6 +89,22 @@ export class Cells {
     return doubt ? `${name}, or ${this.store.name(doubt.instead)}?` : name;
   }
 
+  /** @param {import("./order.js").Group} group */
+  #name(group) {
+    if (group.id >= 0) return this.store.name(group.id);
+    if (group.id === GROUP.OPEN) return "No class yet";
+    if (group.id === GROUP.REJECTED) return "None of these";
+    return this.view.blind ? "What is it? Predictions are hidden." : "Your labels that may be mistakes";
+  }
+
+  /** @param {HTMLElement} element @param {import("./order.js").Group | null} group in which the top of the grid is */
+  where(element, group) {
+    const drawn = group ? `${group.id} ${this.#name(group)}` : "";
+    if (element.dataset.drawn === drawn) return;
+    element.dataset.drawn = drawn;
+    fill(element, group && "›", group && group.id >= 0 && mark(this.store.slot(group.id)), group && h("span", { class: "name" }, this.#name(group)));
+  }
+
   /**
    * The name of a group, and what can be done with it.
    * @param {HTMLElement} element
@@ -96,9 +112,7 @@ export class Cells {
    * @param {number} index
    */
   heading(element, group, index) {
-    const names = { [GROUP.OPEN]: "No class yet", [GROUP.REJECTED]: "None of these" };
-    const listed = this.view.blind ? "Audit: what is it? Predictions are hidden." : "Your labels that may be mistakes";
-    const name = group.id >= 0 ? this.store.name(group.id) : (names[group.id] ?? listed);
+    const name = this.#name(group);
     const { seen, unseen } = this.actions.pending(group);
     const drawn = `${name} ${group.count} ${seen.length} ${unseen.length} ${this.store.slot(group.id)}`;
     if (element.dataset.drawn === drawn) return;

@@ -190,9 +190,16 @@ export class Grid extends EventTarget {
     for (let line = first; line <= last; line++) this.#place(line);
     if (kept >= 0) this.#place(kept);
     this.#remember();
+    this.#here();
     window.clearTimeout(this.#settle);
     this.#settle = window.setTimeout(() => this.#settled(), 150);
     return undefined;
+  }
+
+  /** The group at the top, where its heading is out of sight. */
+  #here() {
+    const { group, head } = this.layout.line(this.layout.at(this.scroll.top));
+    this.cells.where(byId("where"), head ? null : this.layout.groups[group]);
   }
 
   #remember() {

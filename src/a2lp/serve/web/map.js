@@ -47,6 +47,7 @@ export class PointMap {
       matchMedia(query).addEventListener("change", () => this.#again({ look: true }));
     store.addEventListener("rows", () => this.#again({ rows: true }));
     store.addEventListener("state", () => this.#again({ rows: true, look: true }));
+    view.addEventListener("facet", () => this.#again({ look: true }));
     view.addEventListener("selection", () => this.#again({ rows: true }));
     view.addEventListener("order", () => this.#again({ rows: true }));
     view.addEventListener("current", () => this.#again({}));
@@ -157,7 +158,7 @@ export class PointMap {
   #mark() {
     const part = this.view.facet !== "all" || this.view.only !== null;
     for (let row = 0; row < this.#marks.length; row++) this.#marks[row] = part && this.view.position[row] < 0 ? 2 : 0;
-    for (const row of this.view.selection) this.#marks[row] |= 1;
+    for (const row of this.view.selection.rows) this.#marks[row] |= 1;
   }
 
   /** @returns {import("./draw.js").Look} in an audit all classes are grey */

@@ -70,7 +70,7 @@ export class Plane {
   /**
    * Rows inside a loop: it is filled on a raster, and each point looks up its place there.
    * @param {{ x: number, y: number }[]} loop in units of the plane
-   * @returns {number[]}
+   * @returns {Uint32Array}
    */
   inside(loop) {
     const raster = 1024;
@@ -80,17 +80,20 @@ export class Plane {
     const sx = (raster - 1) / Math.max(1, Math.max(...xs) - left);
     const sy = (raster - 1) / Math.max(1, Math.max(...ys) - top);
     const context = new OffscreenCanvas(raster, raster).getContext("2d", { willReadFrequently: true });
-    if (!context) return [];
+    if (!context) return new Uint32Array(0);
     context.beginPath();
     for (const point of loop) context.lineTo((point.x - left) * sx, (point.y - top) * sy);
     context.fill("evenodd");
-    const { data } = context.getImageData(0, 0, raster, raster);
-    const rows = [];
-    for (let row = 0; row < this.x.length; row++) {
-      const px = Math.round((this.x[row] - left) * sx);
-      const py = Math.round((this.y[row] - top) * sy);
-      if (px >= 0 && py >= 0 && px < raster && py < raster && data[4 * (py * raster + px) + 3] > 127) rows.push(row);
+    const pixels = new Uint32Array(context.getImageData(0, 0, raster, raster).data.buffer);
+    const { x, y } = this;
+    const rows = new Uint32Array(x.length);
+    let found = 0;
+    for (let row = 0; row < x.length; row++) {
+      const px = ((x[row] - left) * sx + 0.5) | 0;
+      const py = ((y[row] - top) * sy + 0.5) | 0;
+      // drawn in black, so a pixel is its opacity alone: above half of it counts
+      if (px >= 0 && py >= 0 && px < raster && py < raster && pixels[py * raster + px] >= 0x80000000) rows[found++] = row;
     }
-    return rows;
+    return rows.slice(0, found);
   }
 }

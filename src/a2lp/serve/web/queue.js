@@ -23,6 +23,10 @@ export class Queue {
       const item = /** @type {Element} */ (event.target).closest("[data-row]");
       if (item instanceof HTMLElement) this.go(Number(item.dataset.row));
     });
+    this.element.addEventListener("focusin", (event) => {
+      const { row } = /** @type {HTMLElement} */ (event.target).dataset;
+      if (row !== undefined && Number(row) !== view.current) view.go(Number(row), "queue");
+    });
     store.addEventListener("state", () => this.#refresh());
     store.addEventListener("rows", () => this.#draw());
     view.addEventListener("current", () => this.#draw());
@@ -47,6 +51,7 @@ export class Queue {
     }
     this.#draw();
     this.#outlook();
+    if (document.activeElement === this.element && this.items.length) this.next();
   }
 
   /** @param {number} [after] row of the list: the next open one behind it, from the top again at the end */
@@ -59,6 +64,13 @@ export class Queue {
       found = this.items[0];
     }
     if (found) this.go(found.row);
+    else this.#wait();
+  }
+
+  /** All are done: keep the keyboard, and label nothing, until the next ones come. */
+  #wait() {
+    this.view.go(-1, "queue");
+    this.element.focus({ preventScroll: true });
   }
 
   /** @param {number} by arrow keys */
@@ -91,7 +103,8 @@ export class Queue {
     const here = this.items.some((item) => item.row === view.current);
     fill(this.element, ...this.items.map((item, i) => this.#item(item, here ? item.row === view.current : i === 0)));
     byId("queue-empty").hidden = this.items.length > 0;
-    if (active) this.focus();
+    if (active && this.items.length) this.focus();
+    else if (active) this.#wait();
   }
 
   /** @param {import("./store.js").Suggestion} item @param {boolean} tab */
@@ -126,7 +139,11 @@ export class Queue {
         ? `${forecast.n} more labels would hardly change it`
         : `${forecast.n} more labels: about ${points(forecast.gain)}${seconds}`
       : "";
-    const wait = (counts.yours ?? 0) < 2 ? "The estimate starts when two classes have labels." : "The estimate needs a few more labels in each class.";
+    const wait = curve.length
+      ? "The estimate is being computed…"
+      : (counts.yours ?? 0) < 2
+        ? "The estimate starts when two classes have labels."
+        : "The estimate needs a few more labels in each class.";
     say(byId("outlook"), accuracy ? gain : wait);
     say(byId("audited"), audit?.n ? `Audit: ${audit.right} of ${audit.n} right, so ${between(audit.low, audit.high)}` : "");
     say(byId("accuracy-value"), accuracy ? percent(accuracy.value) : "–");

@@ -1,6 +1,7 @@
 // What is shown and where the user is: filter, order, current point, selection.
 
 import { arrange } from "./order.js";
+import { Selection } from "./selection.js";
 import { DECIDED, FLAG } from "./wire.js";
 
 /** @typedef {"all" | "open" | "doubtful" | "novel" | "unreached" | "suspect" | "changed" | "yours" | "accepted" | "rejected" | "found" | "audit"} Facet */
@@ -18,7 +19,7 @@ export class View extends EventTarget {
   position = new Int32Array(0);
   current = -1;
   /** @type {"grid" | "queue" | "map"} */ place = "grid";
-  /** @type {Set<number>} */ selection = new Set();
+  selection = new Selection();
   /** @type {string | null} how the selection was made */ by = null;
   anchor = -1;
   stale = false;
@@ -152,16 +153,16 @@ export class View extends EventTarget {
     this.dispatchEvent(new Event("current"));
   }
 
-  /** @param {Iterable<number>} rows @param {string | null} [by] */
+  /** @param {ArrayLike<number>} rows each once @param {string | null} [by] */
   select(rows, by = null) {
-    this.selection = new Set(rows);
+    this.selection.set(rows, this.store.n);
     this.by = by;
     this.dispatchEvent(new Event("selection"));
   }
 
   /** @param {number} row */
   toggle(row) {
-    if (!this.selection.delete(row)) this.selection.add(row);
+    this.selection.toggle(row, this.store.n);
     this.by ??= "own";
     this.dispatchEvent(new Event("selection"));
   }
