@@ -63,7 +63,7 @@ def test_docs_paper_vs_code() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "studies"), [("classify.md", ["open_set", "pool_accuracy"]), ("suggest.md", ["suggest"])]
+    ("page", "studies"), [("classify.md", ["open_set", "pool_accuracy", "estimate"]), ("suggest.md", ["suggest"])]
 )
 def test_docs_of_pools(page: str, studies: list[str]) -> None:
     text = read(page)

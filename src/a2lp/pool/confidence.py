@@ -33,7 +33,7 @@ from a2lp.pool.methods import METHODS, Task, lp
 from a2lp.pool.neighbours import NdArray
 from a2lp.pool.open_set import novelty
 from a2lp.pool.solve import PoolAnswer
-from a2lp.pool.unseen import spread, unseen_mass
+from a2lp.pool.unseen import UNREACHED, spread, unseen_mass
 
 _FOLDS = 5
 _MODEL_SD = 0.01  # of the accuracy, from what the model leaves out
@@ -186,6 +186,8 @@ class _Beliefs(NamedTuple):
 def _believe(answer: PoolAnswer, calibration: Calibration, how: NdArray, scores: NdArray) -> _Beliefs:
     new = ~answer.given
     mass, variance = unseen_mass(answer.task.codes, how)
+    lost = float((~answer.reached[new]).mean())
+    variance += lost**2 * UNREACHED * (1 - UNREACHED)  # a part of the graph is of known classes or not as a whole
     unseen = np.zeros(len(new))
     unseen[new] = spread(mass, scores[new], answer.reached[new])
     x = evidence(answer.probabilities.max(axis=1), answer.propagated_confidence)
