@@ -22,7 +22,7 @@ it is judged by its prediction from all other labels of today.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,7 +84,7 @@ class Assessment:
     held_out_probabilities: NdArray
     mistakes: NdArray
     suspicion: NdArray
-    _beliefs: _Beliefs | None = None
+    _beliefs: _Beliefs | None = field(default=None, repr=False)
 
     def of(self, rows: Any) -> Estimate:
         """The accuracy to expect on some of the unlabelled points, such as those whose confidence is high.
