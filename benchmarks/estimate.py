@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
-from itertools import chain
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -155,44 +155,43 @@ FIGURES: dict[str, Callable[[list[dict[str, float]]], str]] = {
 }
 
 
+def found(record: Record, pools: dict[str, str]) -> dict[tuple[str, str, str], list[dict[str, float]]]:
+    """The runs of these pools by pool, number of classes and kind, as far as they were measured."""
+    keys = product(pools, ("10", "all"), KINDS)
+    return {key: runs for key in keys if (runs := record.result(" ".join(key)))}
+
+
+def by_kind(parts: dict[tuple[str, str, str], list[dict[str, float]]]) -> str:
+    """A table with a line for each way of choosing labels and their number."""
+    rows = []
+    for kind, size in product(KINDS, SIZES):
+        runs = [run for key, ones in parts.items() if key[2] == kind for run in ones if run["labels"] == size]
+        if runs:
+            rows.append([KINDS[kind], str(size), *(figure(runs) for figure in FIGURES.values())])
+    return table(["chosen", "labels", *FIGURES], rows)
+
+
+def by_pool(parts: dict[tuple[str, str, str], list[dict[str, float]]], pools: dict[str, str]) -> str:
+    """A table with a line for each pool."""
+    rows = []
+    for pool, classes in product(pools, ("10", "all")):
+        runs = [run for key, ones in parts.items() if key[:2] == (pool, classes) for run in ones]
+        if runs:
+            kept = f"{100 * np.mean([run['kept'] for run in runs]):.0f} %"
+            right = f"{100 * np.mean([run['kept_accuracy'] for run in runs if run['kept']]):.1f}"
+            rows.append([pools[pool], classes, *(figure(runs) for figure in FIGURES.values()), kept, right])
+    return table(["pool", "classes", *FIGURES, f"kept for {100 * TARGET:.0f} %", "accuracy of these"], rows)
+
+
 def page(text: str, record: Record) -> str:
     """The page with its generated parts."""
-    parts = {}
-    for split, pools in (("test", TEST), ("validation", VALIDATION)):
-        found = {
-            kind: list(
-                chain(*(record.result(f"{pool} {size} {kind}") or [] for pool in pools for size in ("all", "10")))
-            )
-            for kind in KINDS
-        }
-        parts[split] = table(
-            ["labels", "", *FIGURES],
-            [
-                [KINDS[kind], str(size), *(figure(ones) for figure in FIGURES.values())]
-                for kind in KINDS
-                for size in SIZES
-                if (ones := [run for run in found[kind] if run["labels"] == size])
-            ],
-        )
-        by_pool = {
-            title: list(
-                chain(*(record.result(f"{pool} {size} {kind}") or [] for size in ("all", "10") for kind in KINDS))
-            )
-            for pool, title in pools.items()
-        }
-        parts[f"{split} pools"] = table(
-            ["pool", *FIGURES, f"kept for {100 * TARGET:.0f} %", "right among these"],
-            [
-                [
-                    title,
-                    *(figure(ones) for figure in FIGURES.values()),
-                    f"{100 * np.mean([run['kept'] for run in ones]):.0f} %",
-                    f"{100 * np.mean([run['kept_accuracy'] for run in ones if run['kept']]):.1f} %",
-                ]
-                for title, ones in by_pool.items()
-                if ones
-            ],
-        )
+    test, validation = found(record, TEST), found(record, VALIDATION)
+    parts = {
+        "test": by_kind(test),
+        "test pools": by_pool(test, TEST),
+        "validation": by_kind(validation),
+        "validation pools": by_pool(validation, VALIDATION),
+    }
     return fill(text, "estimate", parts)
 
 

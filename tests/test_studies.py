@@ -83,7 +83,11 @@ def test_docs_paper_vs_code() -> None:
 
 @pytest.mark.parametrize(
     ("page", "studies"),
-    [("classify.md", ["open_set", "pool_accuracy"]), ("suggest.md", ["suggest"]), ("images.md", ["views"])],
+    [
+        ("classify.md", ["open_set", "pool_accuracy", "estimate"]),
+        ("suggest.md", ["suggest"]),
+        ("images.md", ["views"]),
+    ],
 )
 def test_docs_of_pools_and_images(page: str, studies: list[str]) -> None:
     text = read(page)

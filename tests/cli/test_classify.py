@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -101,6 +102,34 @@ def test_vectors() -> None:
     assert int(line.split()[-1]) == none
     assert f"300 points, 40 labelled by you, {260 - none} by a2lp, {none} left unlabelled" in result.stdout
     assert "\n0 new labels are doubtful" in result.stdout  # those below 0.9 have no label
+    assert re.search(
+        rf"\n{260 - none} points were labelled, with a confidence of 0\.9\d or more; expected ", result.stdout
+    )
+
+    result = run("digits.npz", "--labels", "labels.csv", "--out", "out.csv", "--force", "--target", "0.97")
+    assert result.exit_code == 0, result.stderr
+    made = int(re.search(r"\n(\d+) points were labelled for an accuracy of 97 %", result.stdout)[1])  # type: ignore[index]
+    kept = sorted((float(row["confidence"]) for row in rows if row["given"] == "false"), reverse=True)[:made]
+    assert 0 < made < 260 and np.mean(kept) >= 0.969
+    assert "expected accuracy on these: 97 %" in result.stdout
+    assert f"{260 - made} stay unlabelled." in result.stdout
+    result = run("digits.npz", "--labels", "labels.csv", "--out", "out.csv", "--force", "--target", "1")
+    assert "Nothing was labelled" in result.stdout
+    for options, message in ((["--target", "0"], "target=0"), (["--target", "0.9", "--abstain", "0.5"], "Give one of")):
+        result = run("digits.npz", "--labels", "labels.csv", "--out", "out.csv", "--force", *options)
+        assert result.exit_code == 2 and message in " ".join(result.stderr.split())
+
+
+@pytest.mark.usefixtures("folder")
+def test_kinds_that_are_missing_are_mentioned() -> None:
+    truth = load("digits").labels
+    assert truth is not None
+    rows = [0, 10, 20, 30, *np.flatnonzero(truth[:300] == 1)[:4], 2, 3]  # two of the kinds have one label
+    Path("few.csv").write_text("id,label\n" + "".join(f"scan {i},digit {truth[i]}\n" for i in rows))
+    result = run("digits.npz", "--labels", "few.csv", "--out", "out.csv")
+    assert result.exit_code == 0, result.stderr
+    share = int(re.search(r"About (\d+) % of them may belong to kinds that you have not", result.stdout)[1])  # type: ignore[index]
+    assert 10 <= share <= 40
 
 
 @pytest.mark.usefixtures("folder")

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from a2lp.cli.app import app
 from a2lp.features import load
-from a2lp.labelling import read_labels
+from a2lp.labelling import classify_files, read_labels
 
 
 @pytest.fixture
@@ -124,6 +124,29 @@ def test_lines_are_added_to_the_labels_and_nothing_in_them_changes(encoding: str
     # and a new file
     assert run("digits.npz", "--into", "new.tsv", "-n", "3").exit_code == 0
     assert Path("new.tsv").read_text().splitlines()[0] == "id\tlabel\thow\twhy"
+
+
+@pytest.mark.usefixtures("folder")
+def test_audits_are_marked_and_known_to_classify() -> None:
+    result = run("digits.npz", "--into", "labels.csv", "-n", "40", "--audits", "0.25")
+    assert result.exit_code == 0, result.stderr
+    assert "10 of them were drawn at random" in result.stdout
+    rows = read("labels.csv")
+    assert not any(row["how"] for row in rows[:20])
+    audits = [place for place, row in enumerate(rows[20:]) if row["how"] == "audit"]
+    assert len(audits) == 10 and audits[-1] - audits[0] > 10  # not in one block
+    assert {row["how"] for row in rows[20:]} == {"audit", "suggested"}
+    filled("labels.csv", rows, "id")
+    task, _ = classify_files("digits.npz", "labels.csv", "out.csv")
+    assert task.how.tolist().count("audit") == 10 and task.how.tolist().count("suggested") == 30
+
+    def stated(how: str) -> str:
+        changed = [row | {"how": how} if row["how"] else row for row in read("labels.csv")]
+        filled("changed.csv", changed, "id")
+        _, result = classify_files("digits.npz", "changed.csv", "out.csv", force=True)
+        return f"{result.assessment.accuracy:.6f}"
+
+    assert stated("") == stated("whatever") != stated("suggested")
 
 
 @pytest.mark.usefixtures("folder")

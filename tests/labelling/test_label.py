@@ -86,6 +86,16 @@ def test_abstaining(digits: Any, result: Labelled) -> None:
     np.testing.assert_array_equal(some.table["label"][~none], result.table["label"][~none])
 
 
+def test_a_target(digits: Any, result: Labelled) -> None:
+    x, y = digits
+    few = dict(enumerate(y[:40].tolist()))
+    some = label(x, few, target=0.95, reject=0.1)
+    assert some.kept.accuracy >= 0.95 > result.assessment.accuracy
+    assert result.kept == (result.assessment.accuracy, result.assessment.low, result.assessment.high)
+    rejected = label(x, few, reject=0.1).unlabelled
+    assert (some.unlabelled[rejected]).all() and some.unlabelled.sum() > rejected.sum()
+
+
 def test_rejecting(digits: Any) -> None:
     """Of four digits, two are nowhere labelled: they are most of what is left out."""
     x, y = (part[digits[1] < 4] for part in digits)

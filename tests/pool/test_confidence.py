@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, make_blobs
 
 from a2lp.pool.confidence import assess
 from a2lp.pool.held_out import draw_folds, predict_held_out
-from a2lp.pool.session import whitened_graph
+from a2lp.pool.session import Pool, whitened_graph
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +53,53 @@ def test_the_interval_holds_the_truth(digits, per_class, bias, width, answer):
     assert abs(np.mean(off)) < bias
     assert sum(inside) >= 5
     assert per_class < 5 or np.mean(errors) < 0.08
+
+
+def test_suggested_labels_are_not_taken_for_random_ones(digits):
+    (_, points, _), truth = digits
+    pool = Pool(points)
+    while pool.given.sum() < 120:
+        found = pool.suggest(20)
+        pool.label(found.rows, truth[found.rows], found.how)
+    right = (pool.answer.labels == truth)[~pool.given].mean()
+    worth = pool.assessment
+    held_out = worth.held_out_probabilities.argmax(axis=1) == pool.answer.task.codes[worth.held_out_rows]
+    assert held_out.mean() < right - 0.15  # they are difficult
+    assert worth.low <= right <= worth.high
+    assert worth.accuracy > assess(pool.answer).accuracy  # where it is not known that they were suggested
+
+
+def test_kinds_without_a_label():
+    centres = 20 * np.eye(4, 6)
+    x, truth = make_blobs([200] * 4, centers=centres, random_state=0)
+    labels = np.full(800, -1)
+    for kind in (0, 1):
+        labels[np.flatnonzero(truth == kind)[:3]] = kind
+    pool = Pool(x, labels)
+    worth, new = pool.assessment, ~pool.given
+    confidence = worth.probabilities.max(axis=1)
+    assert not pool.answer.reached[truth > 1].any()
+    assert confidence[truth > 1].max() < 0.1 < 0.8 < confidence[truth < 2].min()
+    assert worth.unseen == pytest.approx(0.5, abs=0.05)
+    assert worth.low <= (pool.answer.labels == truth)[new].mean() <= worth.high
+
+
+def test_some_of_the_points(digits, answer):
+    prepared, truth = digits
+    made = answer(prepared, some_labels(truth, 5, 0))
+    found = assess(made)
+    assert found.of(~made.given) == found.of(slice(None)) == (found.accuracy, found.low, found.high)
+    confidence = np.where(made.given, -1, found.probabilities.max(axis=1))
+    order = np.argsort(-confidence, kind="stable")[: int((~made.given).sum())]
+    for target in (0.9, 0.95, 0.99):
+        kept = found.reaching(target)
+        most = max(k for k in range(len(order) + 1) if k == 0 or confidence[order[:k]].mean() >= target)
+        assert kept.sum() == pytest.approx(most, abs=1)
+        assert found.of(kept).accuracy >= target
+        assert (made.labels == truth)[kept].mean() > target - 0.05
+        few = found.reaching(target, np.arange(len(truth)) % 2 == 0)
+        assert few.any() and not few[1::2].any()
+    assert not found.reaching(1).any()
 
 
 def test_no_answer_is_promised_from_noise(answer):

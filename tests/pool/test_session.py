@@ -111,3 +111,23 @@ def test_what_cannot_be_labelled(digits: Any) -> None:
         _ = Pool(digits[0]).answer
     with pytest.raises(InputError, match="n_samples=1"):
         Pool(np.ones((1, 3)))
+
+
+def test_how_labels_were_chosen():
+    x, truth = load_digits(return_X_y=True)
+    pool = Pool(x[:200], [*truth[:10], *[-1] * 190], how="random")
+    pool.label([20, 21], truth[20:22], ["suggested", "audit"])
+    pool.label(5, None)
+    assert pool.how[[0, 5, 20, 21, 30]].tolist() == ["random", "", "suggested", "audit", ""]
+    before = pool.assessment.accuracy
+    pool.label(slice(0, 22), truth[:22], "suggested")
+    assert set(pool.how[:22]) == {"suggested"}
+    pool.undo()
+    pool.undo()
+    assert pool.how[[0, 5, 20, 21]].tolist() == ["random", "random", "suggested", "audit"]
+    pool.label(5, None)
+    assert pool.assessment.accuracy == before
+    with pytest.raises(InputError, match="how='guessed' is none of"):
+        pool.label(1, 1, "guessed")
+    with pytest.raises(ShapeError, match="how has shape"):
+        pool.label([1, 2], 1, ["audit"])

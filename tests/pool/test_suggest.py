@@ -111,6 +111,30 @@ def test_what_they_bring(digits):
     assert pool.suggest(20).expected < found.expected
 
 
+def test_audits(digits):
+    x, truth = digits
+    pool = Pool(x)
+    assert set(pool.suggest(20, audits=0.5).how) == {"suggested"}  # there is no answer to check yet
+    pool.label(np.arange(60), truth[:60])
+    drawn, places, counts = [], [], []
+    for seed in range(150):
+        pool.seed = seed
+        found = pool.suggest(10, audits=0.25)
+        assert len(set(found.rows.tolist())) == len(found.rows) == len(found.how) == len(found.why) == 10
+        audit = np.array(found.how) == "audit"
+        assert all(("random" in why) == one for why, one in zip(found.why, audit, strict=True))
+        assert (np.diff(found.gains[~audit]) <= 0.02).all() and not found.gains[audit].any()
+        drawn += found.rows[audit].tolist()
+        places += np.flatnonzero(audit).tolist()
+        counts.append(audit.sum())
+    assert set(counts) == {2, 3} and np.mean(counts) == pytest.approx(2.5, abs=0.15)
+    assert min(drawn) >= 60
+    assert np.bincount((np.array(drawn) - 60) // 64, minlength=10) == pytest.approx(37.5, abs=22)  # uniform
+    assert np.bincount(places, minlength=10) == pytest.approx(37.5, abs=22)
+    with pytest.raises(InputError, match="audits=2"):
+        pool.suggest(5, audits=2)
+
+
 def test_seeds(digits):
     one, same, other = (Pool(digits[0], seed=seed).suggest(30) for seed in (0, 0, 1))
     assert one.rows.tolist() == same.rows.tolist()

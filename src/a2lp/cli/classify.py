@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DOUBT = 0.8
 _MOST_CLASSES = 20
 _MOST_SKIPPED = 20
-_UNSEEN = 0.02  # share of points of kinds without a label that is worth a line
+_UNSEEN = 0.03  # share of points of kinds without a label that is worth a line
 
 Source = Annotated[
     str,

@@ -22,7 +22,7 @@ it is judged by its prediction from all other labels of today.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +33,7 @@ from a2lp.pool.methods import METHODS, Task, lp
 from a2lp.pool.neighbours import NdArray
 from a2lp.pool.open_set import novelty
 from a2lp.pool.solve import PoolAnswer
-from a2lp.pool.unseen import spread, unseen_mass
+from a2lp.pool.unseen import UNREACHED, spread, unseen_mass
 
 _FOLDS = 5
 _MODEL_SD = 0.01  # of the accuracy, from what the model leaves out
@@ -84,7 +84,7 @@ class Assessment:
     held_out_probabilities: NdArray
     mistakes: NdArray
     suspicion: NdArray
-    _beliefs: _Beliefs | None = None
+    _beliefs: _Beliefs | None = field(default=None, repr=False)
 
     def of(self, rows: Any) -> Estimate:
         """The accuracy to expect on some of the unlabelled points, such as those whose confidence is high.
@@ -192,6 +192,8 @@ class _Beliefs(NamedTuple):
 def _believe(answer: PoolAnswer, calibration: Calibration, how: NdArray, scores: NdArray) -> _Beliefs:
     new = ~answer.given
     mass, variance = unseen_mass(answer.task.codes, how)
+    lost = float((~answer.reached[new]).mean())
+    variance += lost**2 * UNREACHED * (1 - UNREACHED)  # a part of the graph is of known classes or not as a whole
     unseen = np.zeros(len(new))
     unseen[new] = spread(mass, scores[new], answer.reached[new])
     x = evidence(answer.probabilities.max(axis=1), answer.propagated_confidence)

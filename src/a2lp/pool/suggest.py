@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -70,7 +70,7 @@ class Suggestion:
     how: tuple[str, ...]
     why: tuple[str, ...]
     gains: NdArray
-    _forecast: Callable[[NdArray], float] | None = None
+    _forecast: Callable[[NdArray], float] | None = field(default=None, repr=False)
 
     @cached_property
     def expected(self) -> float | None:

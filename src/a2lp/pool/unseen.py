@@ -7,11 +7,14 @@ share of points whose class has no label at all. What it means depends on how a 
   binomial share: it varies with the classes that were met twice as well.
 - "suggested": suggestions look for what is not covered yet, so they meet new classes far more often than random points.
   If a share s of them are alone in their class, 0.5 s² of the points are expected to be of unknown classes. This counts
-  as much as a quarter as many labels, and a quarter of a label is added for classes that hide among others.
+  as much as a quarter as many labels.
 - "" (the user's own choice): counts that differ by at most one between classes show that the user went from class to
   class; such labels say nothing about other classes. Counts that differ more are treated as random. Classes with one
   and with two labels can come about in both ways: under random draws, 2 f2² / (3 f1) classes with three labels would be
   expected, and the probability of none is set against that of a choice by class.
+
+A quarter of a label is added to those of unknown classes: that none is alone in its class does not prove that there is
+no other class.
 
 Points without a path to any label belong to an unknown class whatever the labels say (``spread``).
 """
@@ -26,10 +29,10 @@ HOW = ("", "random", "suggested", "audit")
 
 _COUNTS = 0.5  # of a label, for a random one
 _SUGGESTED_COUNTS = 0.25  # of a label, for a suggested one
-_HIDDEN = 0.25  # labels of unknown classes that suggestions may have missed
+_HIDDEN = 0.25  # labels of unknown classes beside those that were met
 _UNKNOWN = 0.5  # share of points of unknown classes, per squared share of suggestions that are alone in their class
 _STEEPNESS = 4  # the probability of an unknown class grows with this power of novelty; 6 and 8 are hardly different
-_MOST = 0.95  # the probability of an unknown class where no path leads to a label, and the largest elsewhere
+UNREACHED = 0.95  # the probability of an unknown class where no path leads to a label, and the largest elsewhere
 
 
 def unseen_mass(codes: NdArray, how: NdArray) -> tuple[float, float]:
@@ -52,7 +55,9 @@ def unseen_mass(codes: NdArray, how: NdArray) -> tuple[float, float]:
     if (suggested := how == "suggested").any():
         labels = _SUGGESTED_COUNTS * float(suggested.sum())
         share = _UNKNOWN * float(alone[suggested].mean()) ** 2
-        unknown, known = unknown + labels * share + _HIDDEN, known + labels * (1 - share)
+        unknown, known = unknown + labels * share, known + labels * (1 - share)
+    if unknown + known:
+        unknown += _HIDDEN
     total = unknown + known
     mean = unknown / total if total else 0.0
     variance = mean * (1 - mean) / (total + 1)
@@ -89,13 +94,13 @@ def spread(mass: float, novelty: NdArray, reached: NdArray) -> NdArray:
     reached : array (m,)
         False where no path leads to a label.
     """
-    least = np.where(reached, 0.0, _MOST)
+    least = np.where(reached, 0.0, UNREACHED)
     shape = novelty**_STEEPNESS
     low, high = -20.0, 20.0
     for _ in range(50):
         middle = (low + high) / 2
-        if np.maximum(least, np.minimum(np.exp(middle) * shape, _MOST)).mean() < mass:
+        if np.maximum(least, np.minimum(np.exp(middle) * shape, UNREACHED)).mean() < mass:
             low = middle
         else:
             high = middle
-    return np.maximum(least, np.minimum(np.exp(low) * shape, _MOST)) if mass > least.mean() else least
+    return np.maximum(least, np.minimum(np.exp(low) * shape, UNREACHED)) if mass > least.mean() else least

@@ -1,0 +1,62 @@
+"""The probability that a prediction is right, from labels that were held out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit, log_expit
+from scipy.stats import norm
+
+from a2lp.pool.calibrate import calibrate, evidence
+
+
+def draw(n, seed, a=0.0, b=1.0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(2, 1.5, n)
+    return x, (rng.random(n) < expit(a + b * x)).astype(float)
+
+
+def test_it_is_the_most_probable():
+    """The same maximum by another path: a general optimiser on the log posterior, written down anew."""
+    x, right = draw(80, 0, -0.5, 1.4)
+    v = (np.arange(80) % 3 == 0) * 0.7
+
+    def loss(m):
+        t = m[0] + m[1] * x - m[2] * v
+        prior = norm.logpdf(m, [0, 0.9, 1.2], [0.3, 0.3, 0.2]).sum()
+        return -0.5 * (right * log_expit(t) + (1 - right) * log_expit(-t)).sum() - prior
+
+    found = calibrate(x, v, right)
+    np.testing.assert_allclose(found.mean, minimize(loss, [0, 1, 1], tol=1e-10).x, atol=1e-4)
+    step = 1e-3
+    curvature = [
+        [(loss(found.mean + i + j) - loss(found.mean + i - j) - loss(found.mean - i + j) + loss(found.mean - i - j))
+         / (4 * step**2) for j in np.eye(3) * step]
+        for i in np.eye(3) * step
+    ]  # fmt: skip
+    np.testing.assert_allclose(found.covariance, np.linalg.inv(curvature), atol=1e-4)
+
+
+def test_difficult_points_do_not_stand_for_all():
+    x, right = draw(4000, 1)
+    hard = np.argsort(x)[:200]  # what is labelled
+    assert right[hard].mean() < right.mean() - 0.4
+    found = calibrate(x[hard], np.zeros(200), right[hard])
+    assert found.right(x).mean() == pytest.approx(right.mean(), abs=0.03)
+
+
+def test_no_labels_leave_what_was_believed():
+    none = np.zeros(0)
+    found = calibrate(none, none, none)
+    assert found.right(np.zeros(1)) == pytest.approx([0.5])
+    x = np.linspace(0, 3, 50)
+    fewer, many = found.variance(x, np.ones(50)), calibrate(*draw(500, 2)[:1], np.zeros(500), draw(500, 2)[1])
+    assert many.variance(x, np.ones(50)) < fewer / 4
+
+
+def test_evidence_grows_with_both():
+    low, high = np.array([0.5]), np.array([0.9])
+    assert evidence(low, low) == pytest.approx([0])
+    assert 0 < evidence(low, high)[0] < evidence(high, low)[0] < evidence(high, high)[0]
+    assert np.isfinite(evidence(np.array([1.0]), np.array([0.0]))).all()
