@@ -1,15 +1,15 @@
 """EM-Dirichlet: Martin, Huang, Shakeri, Pesquet and Ben Ayed, "Transductive zero-shot and few-shot CLIP", CVPR 2024.
 
-A point is its vector of text probabilities, softmax(30 cosines), and a class is a Dirichlet distribution of such vectors,
-fitted by majorise-minimise steps. A penalty on the number of classes, lambda times the entropy of their shares, empties
-classes: few of the named classes should occur. ``hard=True`` assigns each point to one class in every round. Without
-shots, clusters are matched to names at the end, one to one, by the mean probabilities of their points.
+A point is its vector of text probabilities, softmax(30 cosines), and a class is a Dirichlet distribution of such
+vectors, fitted by majorise-minimise steps. A penalty, lambda times the entropy of the classes' shares, empties classes:
+few of the named ones should occur. ``hard=True`` assigns each point to one class in every round. Without shots,
+clusters are matched to names at the end, one to one, by the mean probabilities of their points.
 
 lambda is floor(c / k_eff) times the number of points. The authors set k_eff = 5 without shots; with shots they use the
 true number of classes among the queries, which nobody knows who has no labels. Here it is a parameter, 5 by default.
 
-The fit stops for each task by itself, while the authors stop when all tasks of a batch together hardly change, and it is
-computed in float64: the curvature of small parameters cancels in float32.
+The fit stops for each task by itself, while the authors' stops when all tasks of a batch together hardly change, and it
+is computed in float64: the curvature of small parameters cancels in float32.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import scipy.special
 from scipy.optimize import linear_sum_assignment
 
-from a2lp.arrays import Array, digamma, like, log_gamma, namespace, one_hot, softmax, to_numpy
+from a2lp.arrays import Array, digamma, is_numpy, like, log_gamma, namespace, one_hot, softmax, to_numpy
 from a2lp.checks import flag, number, whole
 from a2lp.methods._maths import log_scores
 from a2lp.methods._names import text_logits
@@ -98,14 +99,15 @@ def _log_densities(logs: Array, alphas: Array) -> Array:
 def _fit(alphas: Array, means: Array, steps: int) -> Array:
     """Parameters (b, c, c) of the Dirichlet distributions with these means of logarithms, from a start."""
     xp = namespace(alphas)
+    psi = scipy.special.psi if is_numpy(xp) else digamma  # compiled: most of the time is spent here
     moving = xp.ones_like(alphas[:, :1, :1]) > 0
     for step in range(steps):
-        slope = digamma(alphas + 1.0)
+        slope = psi(alphas + 1.0)
         small = alphas <= _SMALL
         safe = xp.where(small, xp.ones_like(alphas), alphas)
         bend = xp.abs(2.0 * (slope * safe - log_gamma(safe + 1.0))) / (safe * safe)
         bend = xp.where(small, xp.full_like(bend, _CURVATURE_AT_ZERO), bend)
-        linear = slope - digamma(xp.sum(alphas, axis=-1))[:, :, None] - bend * alphas - means
+        linear = slope - psi(xp.sum(alphas, axis=-1))[:, :, None] - bend * alphas - means
         new = (xp.sqrt(linear * linear + 4.0 * bend) - linear) / (2.0 * bend)
         change = xp.where(moving, new - alphas, xp.zeros_like(alphas))
         alphas = alphas + change

@@ -50,7 +50,10 @@ _TABLE: dict[str, tuple[str, str]] = {
     "trans_clip": ("a2lp.methods.trans_clip:TransCLIP", "Gaussians with names and a graph (Zanella et al. 2024)"),
     "stat_a": ("a2lp.methods.stat_a:StatA", "Gaussians anchored to class names (Zanella et al. 2025)"),
     "zlap": ("a2lp.methods.zlap:ZLaP", "label propagation from class names (Stojnic et al. 2024)"),
-    "em_dirichlet": ("a2lp.methods.em_dirichlet:EMDirichlet", "Dirichlet mixture over class names (Martin et al. 2024)"),
+    "em_dirichlet": (
+        "a2lp.methods.em_dirichlet:EMDirichlet",
+        "Dirichlet mixture of names (Martin et al. 2024)",
+    ),
     "sib": ("a2lp.meta.sib:SIB", "synthetic gradients on the queries, meta-trained (Hu et al. 2020)"),
     "sib_e3bm": ("a2lp.meta.sib:SIBE3BM", "SIB with an ensemble of its steps, meta-trained (Liu et al. 2020)"),
     "dpgn": ("a2lp.meta.dpgn:DPGN", "dual graph network on frozen features, meta-trained (Yang et al. 2020)"),

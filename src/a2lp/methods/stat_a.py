@@ -2,12 +2,12 @@
 CVPR 2025.
 
 TransCLIP's mixture with a covariance for each class, and with means and covariances anchored to the names: a class with
-n_c points keeps 1 / (1 + n_c) of its anchor. Named classes that do not occur stay at their names and attract nothing, so
-any number of the classes may occur. No class shares, no base data.
+n_c points keeps 1 / (1 + n_c) of its anchor. Named classes that do not occur stay at their names and attract nothing,
+so any number of the classes may occur. No class shares, no base data.
 
-The anchor's covariance is the spread of all points around the names; the authors' code divides it by the number of points
-once for every 2500 of them, we divide once. Their code takes no shots; here shots are points whose label is known. An
-earlier version of it leaves out the determinant of the covariance, and is far worse where few classes occur.
+The anchor's covariance is the spread of all points around the names; the authors' code divides it by the number of
+points once for every 2500 of them, we divide once. Their code takes no shots; here shots are points whose label is
+known. Another version of it leaves out the determinant of the covariance, and is far worse where few classes occur.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 CVPR 2024.
 
 Label propagation on one graph of images and class names. Images are linked to their nearest images by cosines, and to
-their nearest names by cosines to a power, since images are nearer to each other than to any text; names are not linked to
-each other. Labels start at the names. No class shares, no base data.
+their nearest names by cosines to a power, since images are nearer to each other than to any text; names are not linked
+to each other. Labels start at the names. No class shares, no base data.
 
-As in the authors' code, an image is among its own neighbours, and its own edge is then removed. They solve by at most 50
-steps of conjugate gradients, we solve exactly. Their method has no shots; here shots are images whose label is known.
+As in the authors' code, an image is among its own neighbours, and its own edge is then removed. They solve by at most
+50 steps of conjugate gradients, we solve exactly. Their method has no shots; here shots are images with known labels.
 """
 
 from __future__ import annotations

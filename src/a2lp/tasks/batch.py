@@ -217,7 +217,7 @@ def _vectors(given: dict[str, Any]) -> tuple[dict[str, Any], float]:
             raise ShapeError(f"support has {b} tasks and {name} has {x.shape[0]}; give both the same tasks.")
         if x.shape[2] != d:
             sizes = f"support vectors have {d} dimensions and {name} vectors have {x.shape[2]}"
-            how = "text and images with the encoders of one model" if name == "prototypes" else "both with the same backbone"
+            how = "both with the same backbone" if name != "prototypes" else "names and images with one model"
             raise ShapeError(f"{sizes}; embed {how}.")
     # integers become float64, since float32 may not hold them
     narrow = [getattr(xp, name) for name in ("float32", "float16", "bfloat16") if hasattr(xp, name)]

@@ -50,8 +50,8 @@ def encode(labels: Any, shape: tuple[int, ...], named: int | None) -> tuple[Valu
         )
     if named is not None and named != fewest:
         raise ShapeError(
-            f"there are {named} prototypes and the support has {fewest} classes; without classes= they must be as many, "
-            "in the order of the sorted labels. Give classes=, the label of each prototype."
+            f"there are {named} prototypes and the support has {fewest} classes; without classes= they must be as "
+            "many, in the order of the sorted labels. Give classes=, the label of each prototype."
         )
     codes = np.stack([inverse.reshape(-1) for _, inverse in each]).astype(np.int64)
     return np.stack([classes for classes, _ in each]), codes
