@@ -42,7 +42,7 @@ def run(points: Points, settings: Settings) -> Result:
     xp, n, c, s = namespace(vectors), vectors.shape[1], points.n_classes, points.codes.shape[1]
     text = xp.matrix_transpose(log_softmax(_LOGIT_SCALE * (vectors @ xp.matrix_transpose(names))))  # (b, c, n)
     gram = joint_products(vectors, names, settings.whitening)  # (b, n + c, n + c)
-    graph = normalise(gram_affinity(gram[:, :n, :n], min(settings.n_neighbors, n - 1), settings.gamma))
+    graph = normalise(gram_affinity(gram[:, :n, :n], max(1, min(settings.n_neighbors, n - 1)), settings.gamma))
     spread = xp.linalg.inv(xp.eye(n, dtype=vectors.dtype, device=device(vectors)) - settings.alpha * graph)
     given = points.memberships[:, :, :s]  # (b, c, s)
     own_name = xp.eye(c, dtype=vectors.dtype, device=device(vectors))[None, :, :]
