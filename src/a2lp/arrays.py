@@ -5,11 +5,13 @@ The library is that of the arrays passed in; none is imported for the user.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import scipy.linalg
+import scipy.special
 from array_api_compat import array_namespace, is_numpy_namespace, is_torch_namespace
 from array_api_compat import device as device
 
@@ -97,6 +99,18 @@ def digamma(x: Array) -> Array:
     inverse = 1.0 / (x * x)
     series = inverse * (1 / 12 - inverse * (1 / 120 - inverse * (1 / 252 - inverse * (1 / 240 - inverse / 132))))
     return xp.log(x) - 0.5 / x - series - below
+
+
+def log_gamma(x: Array) -> Array:
+    """The logarithm of the gamma function, for x > 0."""
+    xp = namespace(x)
+    if is_numpy(xp):
+        return scipy.special.gammaln(x)
+    below = xp.sum(xp.log(x[..., None] + xp.arange(DIGAMMA_SHIFT, dtype=x.dtype, device=device(x))), axis=-1)
+    x = x + DIGAMMA_SHIFT
+    inverse = 1.0 / (x * x)
+    series = (1 / 12 - inverse * (1 / 360 - inverse * (1 / 1260 - inverse * (1 / 1680 - inverse / 1188)))) / x
+    return (x - 0.5) * xp.log(x) - x + 0.5 * math.log(2 * math.pi) + series - below
 
 
 def one_hot(codes: Array, n_classes: int, dtype: Any, axis: int = -1) -> Array:

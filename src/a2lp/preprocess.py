@@ -44,6 +44,13 @@ def preprocess(name: str, points: Array, base: Any = None, *, overwrite: bool = 
     raise UnknownNameError("preprocess", name, NAMES)
 
 
+def preprocess_names(name: str, prototypes: Array, points: Array, base: Any = None) -> Array:
+    """Vectors of class names (b, c, d) through the map of the points (b, n, d), which they do not change."""
+    if name == "plc":
+        return plc(prototypes, namespace(points).mean(power_l2(points), axis=-2, keepdims=True))
+    return preprocess(name, prototypes, base)
+
+
 def l2(points: Array, *, overwrite: bool = False) -> Array:
     """Each vector divided by its Euclidean norm; a zero vector stays zero. ``overwrite`` as in ``preprocess``."""
     xp = namespace(points)
@@ -84,7 +91,7 @@ def plc(points: Array, centre: Array | None = None) -> Array:
     Parameters
     ----------
     points : array (..., n, d)
-    centre : array (d,), optional
+    centre : array (d,) or (..., 1, d), optional
         What to subtract instead of the points' own mean, for points that are added later.
     """
     unit = power_l2(points)

@@ -44,18 +44,34 @@ class Subject:
     transductive: bool = True
     class_order: bool = False
     atol: float = 1e-9
+    named: bool = False
 
     def solve(self, task: Task, convert: Callable[[Any], Any] = np.asarray, **change: Any) -> Prediction:
-        """Solve a task with some arrays changed; a method that uses base statistics gets those of random data."""
+        """Solve a task with some arrays changed.
+
+        A method that uses base statistics gets those of random data. With names, the vector of a name is the mean of
+        its class's support.
+        """
         task = task._replace(**change)
         method = self.method
         if method.reads_statistics and (method.base is None or method.base.mean.shape != task.query.shape[-1:]):
             method = dataclasses.replace(method, base=random_base(task.query.shape[-1]))
         arrays = [None if array is None else convert(array) for array in task]
+        names = {"prototypes": convert(name_vectors(task))} if self.named else {}
+        return self._predict(method, TaskBatch(*arrays, **names))
+
+    def solve_without_shots(self, task: Task, **change: Any) -> Prediction:
+        """Solve a task from the names of its classes alone."""
+        names = {"prototypes": name_vectors(task), "classes": np.stack([np.unique(row) for row in task.labels])}
+        task = task._replace(**change)
+        none = task.support[:, :0], task.labels[:, :0]
+        return self._predict(self.method, TaskBatch(*none, task.query, task.unlabelled, **names))
+
+    def _predict(self, method: Method, batch: TaskBatch) -> Prediction:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             warnings.simplefilter("ignore", A2LPWarning)  # such as fewer points than neighbours
-            return method.predict(TaskBatch(*arrays))
+            return method.predict(batch)
 
     def same(self, found: Any, expected: Any, what: str) -> None:
         """Fail unless two arrays of scores are the same up to rounding."""
@@ -91,6 +107,15 @@ def random_task(
     query = centres[tasks, rng.integers(0, c, (b, q))] + rng.normal(size=(b, q, d))
     unlabelled = rng.normal(size=(b, u, d))
     return Task(support.astype(dtype), labels, query.astype(dtype), unlabelled.astype(dtype))
+
+
+def name_vectors(task: Task) -> NDArray:
+    """The mean support vector of each class (b, c, d), classes sorted: as good as a vector of its name."""
+    means = [
+        [vectors[labels == label].mean(axis=0) for label in np.unique(labels)]
+        for vectors, labels in zip(task.support, task.labels, strict=True)
+    ]
+    return np.array(means, dtype=task.support.dtype)
 
 
 def random_base(d: int, seed: int = 0) -> BaseStatistics:
@@ -203,6 +228,18 @@ def check_unlabelled_join(subject: Subject, task: Task) -> None:
         subject.same(part.scores, subject.solve(task, query=task.query[:, stay], unlabelled=None).scores, "one by one")
 
 
+def check_without_shots(subject: Subject, task: Task) -> None:
+    """A method with names labels tasks without any support, whatever the order of the queries."""
+    if not subject.named:
+        return
+    found, c = subject.solve_without_shots(task), len(np.unique(task.labels[0]))
+    assert found.scores.shape == (*task.query.shape[:2], c)
+    assert np.isfinite(found.scores).all(), "scores are not finite"
+    order = np.random.default_rng(5).permutation(task.query.shape[1])
+    permuted = subject.solve_without_shots(task, query=task.query[:, order])
+    subject.same(permuted.scores, found.scores[:, order], "permuted queries without shots")
+
+
 def check_determinism(subject: Subject, task: Task) -> None:
     """A second call gives the same bits, and the input arrays are unchanged."""
     before = [None if array is None else array.copy() for array in task]
@@ -247,6 +284,7 @@ CHECKS: tuple[Callable[[Subject, Task], None], ...] = (
     check_support_order,
     check_relabelling,
     check_unlabelled_join,
+    check_without_shots,
     check_determinism,
 )
 
@@ -257,6 +295,7 @@ def check_method(
     transductive: bool = True,
     class_order: bool = False,
     atol: float = 1e-9,
+    named: bool | None = None,
     libraries: Iterable[str] | None = None,
 ) -> None:
     """Run all checks on a method; an AssertionError names what does not hold.
@@ -271,6 +310,8 @@ def check_method(
         Whether the order of the classes may matter, as for networks with one input per class.
     atol : float
         Largest difference of scores that should be equal, in float64.
+    named : bool, optional
+        Whether tasks have vectors of class names; by default for methods that require them.
     libraries : iterable of str, optional
         Array libraries beside NumPy; by default those of ``LIBRARIES`` that are installed.
 
@@ -280,7 +321,8 @@ def check_method(
     >>> from a2lp.testing import check_method
     >>> check_method(a2lp.create("prototypical"), transductive=False, libraries=[])
     """
-    subject = Subject(method, transductive, class_order, atol)
+    named = method.uses_names == "required" if named is None else named
+    subject = Subject(method, transductive, class_order, atol, named)
     if libraries is None:
         libraries = [name for name in LIBRARIES if importlib.util.find_spec(name) is not None]
     tasks = [random_task(0), random_task(1, b=3, c=5, extra=0, q=12, u=0, d=33), random_task(2, b=1, c=2, q=1)]

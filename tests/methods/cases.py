@@ -17,6 +17,7 @@ class Case(NamedTuple):
     class_order: bool = False  # whether the order of the classes may matter
     libraries: tuple[str, ...] = ("torch", "array_api_strict")  # that it runs on beside NumPy
     atol: float = 1e-9  # in float64, where things should be equal
+    named: bool = False  # whether tasks have vectors of class names
 
 
 TUNED = {"steps": 15, "lr": 1e-3, "tau": 5.0}  # enough for the anchors to move and for labels to change
@@ -51,6 +52,15 @@ CASES: dict[str, Case] = {
     "alpha_am": Case("alpha_am", {"steps": 5, "lr": 1e-2}, atol=1e-7),
     "paddle": Case("paddle"),
     "bavardage": Case("bavardage", atol=1e-6),  # polynomials of a matrix, in another order of sums
+    "a2lp_em-names": Case("a2lp_em", named=True, atol=1e-8),
+    "zero_shot": Case("zero_shot", transductive=False, named=True),
+    # likelihoods are divided by variances, which a few random points leave next to nothing
+    "trans_clip": Case("trans_clip", {"rounds": 3}, named=True, atol=1e-6),
+    "trans_clip-text": Case("trans_clip", {"start": "text", "rounds": 3}, named=True, atol=1e-6),
+    "stat_a": Case("stat_a", {"rounds": 3}, named=True, atol=1e-6),
+    "zlap": Case("zlap", named=True),
+    "em_dirichlet": Case("em_dirichlet", {"rounds": 2, "fit_steps": 60}, named=True, atol=1e-7),
+    "em_dirichlet-hard": Case("em_dirichlet", {"hard": True, "rounds": 2, "fit_steps": 60}, named=True, atol=1e-7),
     "sib": Case("sib"),
     "sib_e3bm": Case("sib_e3bm"),
     "dpgn": Case("dpgn"),

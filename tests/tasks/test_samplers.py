@@ -243,7 +243,7 @@ BAD: dict[str, tuple[str, dict[str, Any], type[Exception], list[str]]] = {
         InputError,
         ["n_way=5 and n_distractors=8 needs 13 classes", "labels have 12", "Ask for fewer"],
     ),
-    "no shots": ("balanced", {"n_shot": 0}, InputError, ["n_shot=0", "whole number, 1 or more"]),
+    "fewer than no shots": ("balanced", {"n_shot": -1}, InputError, ["n_shot=-1", "whole number, 0 or more"]),
     "half a query": ("balanced", {"n_query": 0.5}, InputError, ["n_query=0.5", "whole number", "1 or more"]),
     "negative seed": ("balanced", {"seed": -1}, InputError, ["seed=-1", "whole number", "0 or more"]),
     "alpha": ("dirichlet", {"alpha": 0.0}, InputError, ["alpha=0.0", "positive", "usual choice"]),

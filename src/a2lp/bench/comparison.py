@@ -100,7 +100,8 @@ def compare(
     methods : sequence of str, or "all"
         Names of methods; ``"all"`` takes every method that can run here, and warns about the others.
     n_shot, n_way, n_query, n_tasks : int
-        Labelled examples per class (one number or several), classes, queries per class (on average), tasks.
+        Labelled examples per class (one number or several; 0 where the features have text of the names), classes,
+        queries per class (on average), tasks.
     sampler : str or sequence of str
         Of ``balanced``, ``dirichlet``, ``k_eff``, ``semi_supervised``, ``authors``.
     seed : int, optional
@@ -137,12 +138,17 @@ def compare(
     vectors = features if isinstance(features, FeatureSet) else load(features)
     shots = _listed("n_shot", n_shot)
     sizes: dict[str, Any] = {"n_way": n_way, "n_query": n_query, "n_tasks": n_tasks, "seed": seed}
+    if 0 in shots and vectors.text is None and tasks is None:
+        raise InputError(
+            f"n_shot=0 needs class names, and features {vectors.name!r} have no `text`, the vectors of the names. Give "
+            "such features, or ask for 1 shot or more."
+        )
     episodes = [saved_episodes(vectors, tasks)] if tasks else draw_episodes(vectors, samplers, shots, params, **sizes)
     if save_tasks is not None:
         write_tasks(episodes, save_tasks)
     statistics = base_statistics(base, features)
     baseline = baseline or (None if methods == ALL else "lp" if "lp" in names else names[0])
-    names = runnable_methods(preprocessings, params, statistics) if methods == ALL else names
+    names = runnable_methods(preprocessings, params, statistics, episodes) if methods == ALL else names
     chosen = [(name, params.get(name, {})) for name in names]
     cells = plan(episodes, chosen, preprocessings, base=statistics, engine=engine, device=device)
     records = run(cells, store, progress, limit=limit, keep_going=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
@@ -18,6 +19,14 @@ STARRED = (
 ASSUMPTIONS = {
     "uniform": "uniform: assumes equally many queries of every class, as balanced tasks have.",
     "base": "base: uses data of the base classes; compared only with other methods that do.",
+    "names": "names: uses vectors of the class names; compared only with other methods that do.",
+}
+# by what is known beside the task: data of base classes, class names
+KINDS = {
+    (False, False): "without base data",
+    (True, False): "with base data",
+    (False, True): "with names",
+    (True, True): "with names and base data",
 }
 
 
@@ -38,6 +47,7 @@ def comparison_rows(standings: Sequence[Standing], baseline: str | None = None) 
             "seconds_per_1000": seconds_per_thousand(one.record),
             "uniform": one.record.uniform,
             "uses_base": one.record.uses_base,
+            "uses_names": one.record.uses_names,
             "failed": one.record.failed,
         }
         rows.append(flat_row(one.record) | more)
@@ -63,7 +73,7 @@ def comparison_table(standings: Sequence[Standing], baseline: str | None = None)
         difference = _to_baseline(one, standings, baseline)
         return Entry("" if difference is None else plus_minus(*difference, sign=True))
 
-    kinds = _by_base_data(standings)
+    kinds = _by_kind(standings)
     sections = [section(f"accuracy, %{suffix}", members, _accuracy) for members, suffix in kinds]
     compared = [one for one in standings if one.method != baseline and to_baseline(one).text]
     if compared:
@@ -91,7 +101,7 @@ def _assumptions(standings: Sequence[Standing]) -> dict[str, str]:
     """The words of ``ASSUMPTIONS`` that hold for each method."""
     found: dict[str, set[str]] = {}
     for one in standings:
-        held = {"uniform": one.record.uniform, "base": one.record.uses_base}
+        held = {"uniform": one.record.uniform, "base": one.record.uses_base, "names": one.record.uses_names}
         found.setdefault(one.method, set()).update(word for word, holds in held.items() if holds)
     return {method: ", ".join(word for word in ASSUMPTIONS if word in words) for method, words in found.items()}
 
@@ -112,13 +122,15 @@ def _footnotes(standings: Sequence[Standing], assumptions: dict[str, str]) -> li
     return notes
 
 
-def _by_base_data(standings: Sequence[Standing]) -> list[tuple[Sequence[Standing], str]]:
-    """Cells without base data and cells with, each with a suffix for titles; all together where no column has both."""
-    without = [one for one in standings if not one.record.uses_base]
-    with_base = [one for one in standings if one.record.uses_base]
-    if {one.column for one in without} & {one.column for one in with_base}:
-        return [(without, ", without base data"), (with_base, ", with base data")]
-    return [(standings, "")]
+def _by_kind(standings: Sequence[Standing]) -> list[tuple[Sequence[Standing], str]]:
+    """The cells of each of ``KINDS`` with a suffix for titles; all together where no column has two kinds."""
+    parts = {kind: [one for one in standings if one.given == kind] for kind in KINDS}
+    columns = [{one.column for one in part} for part in parts.values()]
+    if not any(a & b for a, b in itertools.combinations(columns, 2)):
+        return [(standings, "")]
+    plain = "without base data or names" if parts[False, True] or parts[True, True] else "without base data"
+    titles = KINDS | {(False, False): plain}
+    return [(part, f", {titles[kind]}") for kind, part in parts.items() if part]
 
 
 def _accuracy(one: Standing) -> Entry:

@@ -19,6 +19,7 @@ from a2lp.errors import A2LPWarning, InputError
 from a2lp.features import BaseStatistics, FeatureSet
 from a2lp.methods.base import Method
 from a2lp.methods.registry import create, list_methods, method_class
+from a2lp.tasks.batch import TaskBatch
 from a2lp.tasks.lists import TaskList
 from a2lp.tasks.samplers import draw
 
@@ -41,6 +42,15 @@ class Episodes:
         """The first tasks only."""
         return Episodes(self.features, self.tasks[:n_tasks])
 
+    @property
+    def text(self) -> np.ndarray[Any, Any] | None:
+        """Vectors of the class names, if the features have them and the tasks say which class is which."""
+        return None if self.tasks.classes is None else self.features.text
+
+    def batch(self, tasks: slice) -> TaskBatch:
+        """The vectors of some tasks, with those of their classes' names where there are any."""
+        return self.tasks[tasks].batch(self.features.features, self.text)
+
     @cached_property
     def config(self) -> dict[str, Any]:
         """What identifies the tasks and their vectors."""
@@ -56,7 +66,7 @@ class Episodes:
             "queries_per_task": int(tasks.query.shape[1]),
             "n_tasks": len(tasks),
             "tasks_sha256": _sha256(rows),
-        }
+        } | ({} if self.text is None else {"text_sha256": _sha256([self.text, tasks.classes])})
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +146,9 @@ def saved_episodes(features: FeatureSet, tasks: TaskList) -> Episodes:
     episodes = Episodes(features, tasks)
     if features.labels is not None:
         task = np.arange(len(tasks))[:, None]
-        classes = np.empty((len(tasks), tasks.n_way), dtype=np.int64)  # of each label of each task
+        classes = np.full((len(tasks), tasks.n_way), -1)  # of each label of each task
+        if tasks.classes is not None:
+            classes[...] = tasks.classes
         classes[task, tasks.support_labels] = features.labels[tasks.support]
         parts = ((tasks.support, tasks.support_labels), (tasks.query, tasks.query_labels))
         if any((features.labels[rows] != classes[task, labels]).any() for rows, labels in parts):
@@ -184,8 +196,15 @@ def make_method(name: str, params: Params, base: BaseStatistics | None = None, e
     return dataclasses.replace(method, base=base) if method.reads_statistics and method.base is None else method
 
 
-def runnable_methods(preprocess: Sequence[str], params: Mapping[str, Params], base: BaseStatistics | None) -> list[str]:
+def runnable_methods(
+    preprocess: Sequence[str],
+    params: Mapping[str, Params],
+    base: BaseStatistics | None,
+    episodes: Sequence[Episodes],
+) -> list[str]:
     """The names of the registered methods that can run here; warns about the others."""
+    without_names = any(each.text is None for each in episodes)
+    without_shots = any(each.tasks.n_shot == 0 for each in episodes)
     names = []
     for name in list_methods():
         own = params.get(name, {})
@@ -203,6 +222,10 @@ def runnable_methods(preprocess: Sequence[str], params: Mapping[str, Params], ba
                 )
             elif base is None and any(method.reads_statistics for method in made):
                 reason = "it uses statistics of the base classes. Give them by --base FILE."
+            elif made[0].uses_names == "required" and without_names:
+                reason = "it uses class names. Give features with `text`, the vectors of the names."
+            elif made[0].uses_names == "no" and without_shots:
+                reason = "it needs labelled examples of every class. Ask for 1 shot or more."
             else:
                 names.append(name)
                 continue

@@ -19,7 +19,7 @@ from a2lp.files import TEXT_BYTES, check_file, exists, parse_json, write_text, w
 _NAME = re.compile(r"[0-9a-f]{64}\.json")
 _KINDS: dict[str, Any] = {"key": str, "config": dict, "accuracies": list, "seconds": int | float, "engine": str}
 _KINDS |= {"trace": dict | None, "versions": dict, "hardware": dict, "commit": str | None, "date": str}
-_KINDS |= {"uniform": bool, "uses_base": bool, "limit": int | float | None, "failed": str | None}
+_KINDS |= {"uniform": bool, "uses_base": bool, "uses_names": bool, "limit": int | float | None, "failed": str | None}
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Record:
         Curves along the steps, for the report; see ``adaptation``.
     versions, hardware, commit, date
         The software, the machine and the time; see ``a2lp.environment.stamp``.
-    uniform, uses_base : bool
+    uniform, uses_base, uses_names : bool
         Whether the method assumes equally many queries of every class; whether it uses base classes, as statistics or
-        as weights trained on them.
+        as weights trained on them; whether it used the vectors of class names.
     limit : float or None
         The limit in seconds, if it stopped the cell.
     failed : str or None
@@ -63,6 +63,7 @@ class Record:
     date: str = ""
     uniform: bool = False
     uses_base: bool = False
+    uses_names: bool = False
     limit: float | None = None
     failed: str | None = None
 
@@ -86,7 +87,13 @@ class Record:
     def from_json(cls, text: str | bytes) -> Record:
         """Read a record; InputError if the text is not a whole one."""
         data = parse_json(text, "a record")
-        later = {"uniform", "uses_base", "limit", "failed"}  # which records of earlier versions do not have
+        later = {
+            "uniform",
+            "uses_base",
+            "uses_names",
+            "limit",
+            "failed",
+        }  # which records of earlier versions do not have
         if not isinstance(data, dict) or not _KINDS.keys() - later <= data.keys():
             raise InputError("a field is missing")
         record = cls(**{name: data[name] for name in _KINDS if name in data})

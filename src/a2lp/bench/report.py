@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from a2lp.bench import adaptation, plots
+from a2lp.bench.comparison_table import KINDS
 from a2lp.bench.records import Record, RecordStore
 from a2lp.bench.run import Progress, no_progress
 from a2lp.bench.standings import Standing, overall_ranking
@@ -93,8 +94,8 @@ def _all_methods(standings: Sequence[Standing]) -> list[Figure]:
         if one.record.accuracies:
             columns.setdefault(_column(one), []).append(one.record)
     figures = [Figure("Accuracy", "Mean over tasks; the bars are 95 % intervals.", plots.svg(plots.accuracy, columns))]
-    for kind, uses_base in (("without base data", False), ("with base data", True)):
-        ranked = overall_ranking(standings, uses_base)
+    for given, kind in KINDS.items():
+        ranked = overall_ranking(standings, given)
         if ranked is not None and len(ranked[0]) > 2:
             caption = (
                 f"Ranked on each of {ranked[1].n} tasks, 1 the best; those that did all tasks of all columns. "

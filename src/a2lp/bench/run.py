@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from a2lp import environment
 from a2lp.arrays import to_numpy
 from a2lp.bench.protocol import Cell, Episodes
@@ -62,7 +64,7 @@ def run(
 
 def _measure(cell: Cell, progress: Progress, limit: float | None, begun: Record | None) -> Record:
     """Run one cell, from the start or from where an earlier record of it stopped."""
-    features, tasks = cell.episodes.features.features, cell.episodes.tasks
+    tasks = cell.episodes.tasks
     move = mover(cell.device)
     if begun is not None:  # a record has one stamp: all of it is measured by the same code on the same machine
         stamp = environment.stamp(cell.device)
@@ -74,7 +76,7 @@ def _measure(cell: Cell, progress: Progress, limit: float | None, begun: Record 
     largest = block_size(cell.device, bytes_per_task(cell.episodes), free_memory(cell.device))
     progress(cell, 0)
     start = time.perf_counter()
-    cell.method.predict(move(tasks[:1].batch(features)))  # compiling and loading is not the method's time
+    cell.method.predict(move(cell.episodes.batch(slice(0, 1))))  # compiling and loading is not the method's time
 
     def next_size(took: float, n_tasks: int) -> int:
         """How many tasks to do next without exceeding the limit by much, at the speed of the last ones."""
@@ -84,8 +86,8 @@ def _measure(cell: Cell, progress: Progress, limit: float | None, begun: Record 
 
     size = next_size(time.perf_counter() - start, 1)
     while len(accuracies) < len(tasks) and (limit is None or seconds < limit or not accuracies):
-        part = tasks[len(accuracies) : len(accuracies) + size]
-        batch = move(part.batch(features))
+        done = slice(len(accuracies), len(accuracies) + size)
+        part, batch = tasks[done], move(cell.episodes.batch(done))
         start = time.perf_counter()
         prediction = cell.method.predict(batch)
         labels = to_numpy(prediction.labels)  # also waits for a device that computes asynchronously
@@ -96,7 +98,8 @@ def _measure(cell: Cell, progress: Progress, limit: float | None, begun: Record 
         progress(cell, len(accuracies))
         size = next_size(took, len(part))
     stopped = limit if len(accuracies) < len(tasks) else None
-    return new_record(cell.method, cell.config, accuracies, seconds, engine, limit=stopped)
+    named = cell.episodes.text is not None and cell.method.uses_names != "no"
+    return new_record(cell.method, cell.config, accuracies, seconds, engine, limit=stopped, uses_names=named)
 
 
 def block_size(device: str, task_bytes: int, free_bytes: int | None) -> int:
@@ -152,7 +155,10 @@ def mover(device: str) -> Callable[[TaskBatch], TaskBatch]:
     def move(batch: TaskBatch) -> TaskBatch:
         support, query = (torch.from_numpy(x).to(where) for x in (batch.support, batch.query))
         unlabelled = None if batch.unlabelled is None else torch.from_numpy(batch.unlabelled).to(where)
-        return TaskBatch(support, batch.support_labels, query, unlabelled)
+        if batch.prototypes is None:
+            return TaskBatch(support, batch.support_labels, query, unlabelled)
+        names = torch.from_numpy(np.array(batch.prototypes)).to(where)
+        return TaskBatch(support, batch.support_labels, query, unlabelled, prototypes=names, classes=batch.classes)
 
     return move
 

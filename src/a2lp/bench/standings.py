@@ -1,4 +1,4 @@
-"""How methods compare on the same tasks, those that use data of the base classes apart from those that do not."""
+"""How methods compare on the same tasks; those that use base classes, or class names, apart from the others."""
 
 from __future__ import annotations
 
@@ -52,9 +52,14 @@ class Standing(NamedTuple):
         return str(self.record.config["method"])
 
     @property
-    def family(self) -> tuple[Column, bool]:
-        """The column, and whether base data are used: rivals have both in common."""
-        return self.column, self.record.uses_base
+    def given(self) -> tuple[bool, bool]:
+        """What is known beside the task: data of base classes, class names."""
+        return self.record.uses_base, self.record.uses_names
+
+    @property
+    def family(self) -> tuple[Column, tuple[bool, bool]]:
+        """The column, and what is known beside the task: rivals have both in common."""
+        return self.column, self.given
 
     def difference_to(self, other: Record) -> Estimate:
         """Paired difference to another record, on the tasks that both did."""
@@ -67,7 +72,7 @@ def rank_methods(cells: Sequence[Cell], records: Sequence[Record]) -> list[Stand
     for cell, record in zip(cells, records, strict=True):
         config = cell.episodes.config
         standings.append(Standing(Column(config["sampler"], cell.requested_preprocess, config["n_shot"]), record))
-    families: dict[tuple[Column, bool], list[int]] = {}
+    families: dict[tuple[Column, tuple[bool, bool]], list[int]] = {}
     for index, one in enumerate(standings):
         if one.record.accuracies:
             families.setdefault(one.family, []).append(index)
@@ -77,11 +82,11 @@ def rank_methods(cells: Sequence[Cell], records: Sequence[Record]) -> list[Stand
     return standings
 
 
-def overall_ranking(standings: Iterable[Standing], uses_base: bool) -> tuple[list[str], Ranking] | None:
-    """The methods, with base data or without, that did every task of every column, ranked; None for fewer than two."""
+def overall_ranking(standings: Iterable[Standing], given: tuple[bool, bool]) -> tuple[list[str], Ranking] | None:
+    """The methods of one kind that did every task of every column, ranked; None for fewer than two."""
     records: dict[str, dict[Column, Record]] = {}
     for one in standings:
-        if one.record.uses_base == uses_base and one.record.whole:
+        if one.given == given and one.record.whole:
             records.setdefault(one.method, {})[one.column] = one.record
     columns = list(dict.fromkeys(column for found in records.values() for column in found))
     methods = [method for method, found in records.items() if len(found) == len(columns)]

@@ -25,12 +25,15 @@ class Points(NamedTuple):
     codes : array (b, s)
         Each support vector's class, 0 to n_classes - 1.
     n_classes, n_query : int
+    prototypes : array (b, c, d) or None
+        Preprocessed vectors of the classes' names, for methods that use them.
     """
 
     vectors: Array
     codes: Array
     n_classes: int
     n_query: int
+    prototypes: Array | None = None
 
     @property
     def support(self) -> Array:
@@ -82,7 +85,8 @@ class Points(NamedTuple):
 
     def part(self, tasks: slice) -> Points:
         """Some of the tasks."""
-        return self._replace(vectors=self.vectors[tasks, ...], codes=self.codes[tasks, ...])
+        names = None if self.prototypes is None else self.prototypes[tasks, ...]
+        return self._replace(vectors=self.vectors[tasks, ...], codes=self.codes[tasks, ...], prototypes=names)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,6 +32,8 @@ class FeatureSet:
         Distinct class names, which may include some that do not occur; by default the sorted names in ``labels``.
     files : sequence of str, optional
         The file that each vector was computed from.
+    text : array (classes, d), optional
+        One vector of each of the ``classes`` from its name, by the text encoder that belongs to the images' encoder.
     name : str
         The name of the set in tables and reports.
     about : dict
@@ -50,23 +52,26 @@ class FeatureSet:
     files: tuple[str, ...] | None = None
     name: str = "features"
     about: dict[str, Any] = field(default_factory=dict)
+    text: NDArray | None = None
 
     def __post_init__(self) -> None:
-        features = _features(self.features)
+        features = _vectors(self.features, "features")
         n = len(features)
         classes = None if self.classes is None else _class_names(self.classes)
         labels, classes = _labels(self.labels, classes, n)
         files = None if self.files is None else _texts("files", self.files)
         if files is not None and len(files) != n:
             raise ShapeError(f"files has {len(files)} names and features has {n} rows; give one name for each row.")
-        checked = {"features": features, "labels": labels, "classes": classes, "files": files}
+        text = None if self.text is None else _text(self.text, classes, features.shape[1])
+        checked = {"text": text, "features": features, "labels": labels, "classes": classes, "files": files}
         for key, value in (checked | {"about": _about(self.about)}).items():
             object.__setattr__(self, key, value)
 
     def __repr__(self) -> str:
         n, d = self.features.shape
         classes = "no labels" if self.labels is None else f"{self.n_classes} classes"
-        return f"FeatureSet({self.name!r}: {n} x {d} {self.features.dtype}, {classes})"
+        named = "" if self.text is None else f", text of {len(self.text)} names"
+        return f"FeatureSet({self.name!r}: {n} x {d} {self.features.dtype}, {classes}{named})"
 
     def __len__(self) -> int:
         return len(self.features)
@@ -94,32 +99,47 @@ class FeatureSet:
         return self.classes[label]
 
 
-def _features(values: Any) -> NDArray:
+def _vectors(values: Any, what: str) -> NDArray:
     try:
         features = to_numpy(values)
     except (TypeError, ValueError) as error:
         rule = "it must be (N, d), all vectors of one length."
-        raise ShapeError(f"features is not one array of numbers ({error}); {rule}") from error
+        raise ShapeError(f"{what} is not one array of numbers ({error}); {rule}") from error
     if features.dtype.kind in "biu":
         features = features.astype(np.float32)
     if features.dtype.kind != "f" or features.dtype.itemsize > 8:
         raise InputError(
-            f"features holds {shown(str(features.dtype))} values; it must hold float16, float32, float64 or integers. "
-            "Convert it with features.astype('float32')."
+            f"{what} holds {shown(str(features.dtype))} values; it must hold float16, float32, float64 or integers. "
+            f"Convert it with {what}.astype('float32')."
         )
     if features.ndim != 2 or 0 in features.shape:
-        raise ShapeError(f"features has shape {features.shape}; it must be (N, d), at least one row and one column.")
+        raise ShapeError(f"{what} has shape {features.shape}; it must be (N, d), at least one row and one column.")
     for part in chunks(len(features), _ROWS):  # a memory map may be larger than memory
         finite = np.isfinite(features[part])
         if not finite.all():
             row, column = np.argwhere(~finite)[0].tolist()
             row += part.start
             raise InputError(
-                f"features[{row}, {column}] (row, column) is {features[row, column]}; features must be finite. "
+                f"{what}[{row}, {column}] (row, column) is {features[row, column]}; {what} must be finite. "
                 "Drop that row, or find the overflow where the features were made."
             )
     # writers pass the memory itself to other libraries, some of which ignore strides and byte order
     return np.ascontiguousarray(features, dtype=features.dtype.newbyteorder("="))
+
+
+def _text(values: Any, classes: tuple[str, ...] | None, width: int) -> NDArray:
+    """Vectors of the class names, one for each, as wide as the features."""
+    text = _vectors(values, "text")
+    if classes is None:
+        raise InputError("text has vectors of names, and there are no class names. Give classes, in the order of text.")
+    if len(text) != len(classes):
+        raise ShapeError(f"text has {len(text)} rows and there are {len(classes)} class names; give each one vector.")
+    if text.shape[1] != width:
+        raise ShapeError(
+            f"text has {text.shape[1]} dimensions and features has {width}; they must be the same. Take both from the "
+            "encoders of one model."
+        )
+    return text
 
 
 def _labels(values: Any, classes: tuple[str, ...] | None, n: int) -> tuple[NDArray | None, tuple[str, ...] | None]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from a2lp.errors import A2LPError, FeatureFileError, UnknownNameError
 from a2lp.features.bundled import BUNDLED, load_bundled
 from a2lp.features.feature_set import FeatureSet
-from a2lp.features.numpy_files import Fields, npy_side_files, read_npy, read_npz, write_npy, write_npz
+from a2lp.features.numpy_files import TEXT_END, Fields, npy_side_files, read_npy, read_npz, write_npy, write_npz
 from a2lp.features.parquet_files import read_parquet, write_parquet
 from a2lp.features.pickle_files import read_pickle
 from a2lp.features.safetensors_files import read_safetensors, write_safetensors
@@ -82,7 +82,7 @@ def save(features: FeatureSet, path: str | Path, force: bool = False) -> None:
     ----------
     features : FeatureSet
     path : str or Path
-        .npz, .npy (with .csv and .about.json beside it), .safetensors or .parquet.
+        .npz, .npy (with .csv, .about.json and .text.npy beside it), .safetensors or .parquet.
     force : bool
         Whether existing files are replaced.
     """
@@ -100,6 +100,8 @@ def save(features: FeatureSet, path: str | Path, force: bool = False) -> None:
         # an interrupted run may have left one with the same content
         if not (side.is_file() and side.read_bytes() == text.encode()):
             check_target(side, (), "a file beside the features", force=force)
+    if side_files and features.text is not None:
+        check_target(path.with_suffix(TEXT_END), (), "a file beside the features", force=force)
     try:
         kind.write(features, path)
     except A2LPError:

@@ -19,12 +19,14 @@ from a2lp.files import parse_json, read_json, read_text, replacing, write_text
 
 Fields = dict[str, Any]  # arguments of FeatureSet
 
+TEXT_END = ".text.npy"  # of the file of text vectors beside x.npy
 _MAPPED = 64 << 20  # bytes of an .npy file from which it is memory-mapped
 
 
 def read_npz(path: Path) -> Fields:
-    """Read ``features`` and, if present, ``labels``, ``classes``, ``files`` and ``about`` (JSON)."""
-    fields: Fields = npz.read(path, "a feature file (.npz)", ["features"], ["labels", "classes", "files", "about"])
+    """Read ``features`` and, if present, ``labels``, ``classes``, ``text``, ``files`` and ``about`` (JSON)."""
+    optional = ["labels", "classes", "files", "about", "text"]
+    fields: Fields = npz.read(path, "a feature file (.npz)", ["features"], optional)
     if "about" in fields:
         fields["about"] = parse_json(fields["about"].tolist(), "`about`")
     return fields
@@ -33,7 +35,7 @@ def read_npz(path: Path) -> Fields:
 def write_npz(features: FeatureSet, path: Path) -> None:
     """Write the archive that ``read_npz`` reads."""
     arrays: Fields = {"features": features.features, "about": np.array(json.dumps(features.about))}
-    for key in ("labels", "classes", "files"):
+    for key in ("labels", "classes", "files", "text"):
         value = getattr(features, key)
         arrays |= {} if value is None else {key: np.asarray(value)}
     with replacing(path) as temporary, temporary.open("wb") as file:
@@ -41,13 +43,15 @@ def write_npz(features: FeatureSet, path: Path) -> None:
 
 
 def read_npy(path: Path) -> Fields:
-    """Read x.npy (memory-mapped if it is large), labels and files of x.csv, and class names of x.about.json."""
+    """Read x.npy (memory-mapped if it is large), labels and files of x.csv, class names of x.about.json, x.text.npy."""
     fields: Fields = {"features": npz.read_npy(path, "a NumPy array (.npy)", _MAPPED)}
-    table, about = path.with_suffix(".csv"), path.with_suffix(".about.json")
+    table, about, text = (path.with_suffix(end) for end in (".csv", ".about.json", TEXT_END))
     if table.exists():
         fields |= _read_csv(table)
     if about.exists():
         fields |= classes_and_about(read_json(about, "class names and a description (JSON)"), about.name)
+    if text.exists():
+        fields["text"] = npz.read_npy(text, "text vectors (.npy)", _MAPPED)
     labels = fields.get("labels", [])
     if "classes" not in fields and labels and all(re.fullmatch("0|[1-9][0-9]{0,17}", label) for label in labels):
         fields["labels"] = [int(label) for label in labels]
@@ -56,13 +60,22 @@ def read_npy(path: Path) -> Fields:
 
 def write_npy(features: FeatureSet, path: Path) -> None:
     """Write x.npy after the files beside it; one that would be empty is removed."""
+    side = path.with_suffix(TEXT_END)
+    if features.text is None:
+        side.unlink(missing_ok=True)
+    else:
+        _write_array(features.text, side)
     for side, text in npy_side_files(features, path).items():
         if text:
             write_text(side, text)
         else:
             side.unlink(missing_ok=True)
+    _write_array(features.features, path)
+
+
+def _write_array(array: Any, path: Path) -> None:
     with replacing(path) as temporary, temporary.open("wb") as binary:
-        np.save(binary, features.features, allow_pickle=False)
+        np.save(binary, array, allow_pickle=False)
 
 
 def npy_side_files(features: FeatureSet, path: Path) -> dict[Path, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from pathlib import Path
@@ -38,7 +39,8 @@ def read_parquet(path: Path) -> Fields:
     if source:  # ids are often numbers
         fields["files"] = [str(key) if isinstance(key, int) else key for key in _values(table[source])]
     known = parse_json((table.schema.metadata or {}).get(b"a2lp", b"{}"), "the metadata `a2lp`")
-    return fields | classes_and_about(known, "the metadata `a2lp`")
+    fields |= classes_and_about(known, "the metadata `a2lp`")
+    return fields if known.get("text") is None else fields | {"text": _unpacked(known["text"])}
 
 
 def write_parquet(features: FeatureSet, path: Path) -> None:
@@ -48,10 +50,27 @@ def write_parquet(features: FeatureSet, path: Path) -> None:
     columns = {"embedding": pyarrow.FixedSizeListArray.from_arrays(flat, width)}
     for name, values in (("label", features.label_values), ("file", features.files)):
         columns |= {} if values is None else {name: pyarrow.array(values)}
-    known = json.dumps({"classes": features.classes, "about": features.about})
+    text = None if features.text is None else _packed(features.text)
+    known = json.dumps({"classes": features.classes, "about": features.about, "text": text})
     table = pyarrow.table(columns).replace_schema_metadata({"a2lp": known})
     with replacing(path) as temporary:
         pyarrow.parquet.write_table(table, temporary, use_dictionary=["label"])
+
+
+def _packed(text: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """Vectors of names as JSON, bit for bit: a table has no other place for rows that are not points."""
+    little = text.astype(text.dtype.newbyteorder("<"))
+    return {"dtype": little.dtype.str, "shape": text.shape, "base64": base64.b64encode(little.tobytes()).decode()}
+
+
+def _unpacked(packed: Any) -> np.ndarray[Any, Any]:
+    try:
+        if packed["dtype"] not in ("<f2", "<f4", "<f8"):
+            raise ValueError(f"its dtype is {packed['dtype']!r}")
+        values = np.frombuffer(base64.b64decode(packed["base64"], validate=True), packed["dtype"])
+        return values.reshape(packed["shape"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"`text` in the metadata `a2lp` cannot be read ({error}). Write the file again.") from error
 
 
 def claimed_bytes(metadata: Any, names: set[str]) -> int:

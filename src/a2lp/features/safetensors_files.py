@@ -1,4 +1,4 @@
-""".safetensors: tensors ``features`` and ``labels``; the rest as JSON in the metadata."""
+""".safetensors: tensors ``features``, ``labels`` and ``text``; the rest as JSON in the metadata."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _NUMBERS = {"F16", "F32", "F64", "I8", "I16", "I32", "I64", "U8", "U16", "U32", 
 
 
 def read_safetensors(path: Path) -> Fields:
-    """Read ``features`` and ``labels``, and ``classes``, ``files`` and ``about`` of the metadata."""
+    """Read ``features``, ``labels`` and ``text``, and ``classes``, ``files`` and ``about`` of the metadata."""
     fields: Fields = {}
     with _safetensors("reading").safe_open(path, framework="numpy") as file:
         names = list(file.keys())
         if "features" not in names:
             raise InputError(f"expected a tensor `features` (N, d); found {listed(names)}.")
-        for key in {"features", "labels"} & set(names):
+        for key in {"features", "labels", "text"} & set(names):
             kind = file.get_slice(key).get_dtype()
             if kind not in _NUMBERS:  # bfloat16 and the 8-bit floats, which NumPy does not have
                 expected = "F16, F32 or F64 (labels: I64)"
@@ -36,8 +36,9 @@ def write_safetensors(features: FeatureSet, path: Path) -> None:
     """Write the file that ``read_safetensors`` reads."""
     to_bytes = _safetensors("writing").numpy.save
     tensors = {"features": features.features}
-    if features.labels is not None:
-        tensors["labels"] = features.labels
+    for key in ("labels", "text"):
+        if getattr(features, key) is not None:
+            tensors[key] = getattr(features, key)
     known = {"classes": features.classes, "files": features.files, "about": features.about}
     metadata = {key: json.dumps(value) for key, value in known.items() if value is not None}
     with replacing(path) as temporary:

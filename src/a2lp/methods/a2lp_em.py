@@ -7,7 +7,14 @@ share of the queries is estimated; with ``marginal="uniform"`` the shares are eq
 By default no base data are used: vectors are rooted, normalised, centred between the mean of their task and that of its
 support, and normalised again. With statistics of the base classes, ``preprocess="whiten"`` is better: points are
 whitened by these, and locally by the deviations of the task's points from their nearest neighbours. With any other
-preprocessing the points are used as they are. All parameters were chosen on validation classes of CUB, CIFAR-FS and
+preprocessing the points are used as they are.
+
+With vectors of class names (``TaskBatch(..., prototypes=)``), labels are optional. The probabilities that names give
+join the assignment, and each anchor is drawn to its name by 1 / (1 + n_c), n_c the points that the class has: a named
+class that does not occur keeps its name as its anchor, far from all points, and attracts nothing. Points are whitened
+by the differences between neighbours. docs/names.md has the equations.
+
+All parameters were chosen on validation classes of CUB, CIFAR-FS and
 miniImageNet, one setting for all shots and samplers.
 """
 
@@ -19,13 +26,18 @@ from typing import ClassVar
 from a2lp.arrays import namespace
 from a2lp.checks import choice, flag, number, whole
 from a2lp.engines.contract import NO_SOLUTION, Callback, Loop
+from a2lp.errors import InputError
 from a2lp.loops import em
+from a2lp.loops.em import names
 from a2lp.methods._maths import log_scores
 from a2lp.methods.base import LoopMethod, Outcome, Points, scored
+from a2lp.preprocess import l2
+from a2lp.tasks.batch import TaskBatch
 
 _ESTIMATED, _WHITENED = (50.0, 0.6), (50.0, 0.8)  # temperature and alpha
 _UNIFORM = (20.0, 0.4)  # equal masses keep classes from merging, so a softer assignment and less propagation suffice
 _DEFAULT = "None takes what was chosen on validation classes."
+_NAMED = (12.0, 0.6)  # means of unit length, as the names are, are farther apart
 _REACH = 4.0  # the weight of the shares is between -4, for equal ones, and 4
 
 
@@ -52,12 +64,15 @@ class A2LPEM(LoopMethod):
         from -4 for shares that seem equal, which keeps them equal, to 4 for unequal ones.
     local_whitening : bool, optional
         Whether points are whitened by their deviations from their nearest neighbours; by default only with
-        ``preprocess="whiten"``, since it does not help otherwise.
+        ``preprocess="whiten"``, since it does not help otherwise, and with names.
+    text_weight : float
+        Of the logarithms of the probabilities that names give, against the distances from the anchors.
     engine : str
-        An engine by name, or ``"auto"``.
+        An engine by name, or ``"auto"``. Tasks with names have one of their own.
     """
 
     loop: ClassVar[Loop] = em.LOOP
+    uses_names: ClassVar[str] = "optional"
 
     preprocess: str = "none"
     marginal: str = choice("estimated", ("estimated", "uniform"))
@@ -69,8 +84,18 @@ class A2LPEM(LoopMethod):
     prior: float = number(2.0, "positive", "2 is a weak pull towards equal shares.")
     share_weight: float | None = number(None, "finite", _DEFAULT)
     local_whitening: bool | None = flag(None, "None is True with preprocess='whiten'.")
+    text_weight: float = number(1.5, "0 or more", "1.5 was chosen; 0 leaves the names to start and anchor.")
+
+    def _check(self, batch: TaskBatch) -> None:
+        if batch.prototypes is not None and self.preprocess not in ("none", "l2"):
+            raise InputError(
+                f"preprocess={self.preprocess!r} changes the angles between images and names, and the batch has names. "
+                "Use preprocess='none', or leave prototypes out."
+            )
 
     def _solve(self, points: Points, callback: Callback | None = None) -> Outcome:
+        if points.prototypes is not None:
+            return self._solve_named(points)
         local = self.preprocess == "whiten" if self.local_whitening is None else self.local_whitening
         whitened = self.preprocess == "whiten" or local
         temperature, alpha = _UNIFORM if self.uniform else _WHITENED if whitened else _ESTIMATED
@@ -90,3 +115,24 @@ class A2LPEM(LoopMethod):
         ran, s = self._run(points, settings, callback), points.codes.shape[1]
         queries = namespace(points.vectors).matrix_transpose(ran.result.shares[:, :, s : s + points.n_query])
         return scored(log_scores(queries, self.tau), ran=ran, anchors=ran.result.means)
+
+    def _solve_named(self, points: Points) -> Outcome:
+        """Tasks with class names."""
+        temperature, alpha = _NAMED
+        settings = names.Settings(
+            whitening=self.local_whitening is not False,
+            n_neighbors=self.n_neighbors,
+            gamma=self.gamma,
+            alpha=alpha if self.alpha is None else self.alpha,
+            temperature=temperature if self.temperature is None else self.temperature,
+            rounds=self.rounds,
+            prior=self.prior,
+            share_weight=1.0 if self.share_weight is None else self.share_weight,
+            text_weight=self.text_weight,
+            uniform=self.uniform,
+        )
+        unit = points._replace(vectors=l2(points.vectors), prototypes=l2(points.prototypes))
+        result, s = names.run(unit, settings), points.codes.shape[1]
+        queries = namespace(points.vectors).matrix_transpose(result.shares[:, :, s : s + points.n_query])
+        reason = {"engine": "batched", "reason": names.REASON}
+        return scored(log_scores(queries, self.tau), anchors=result.means, **reason)

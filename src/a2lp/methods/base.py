@@ -11,13 +11,13 @@ import numpy as np
 
 from a2lp import cores
 from a2lp.arrays import Array, chunks, collect, device, is_numpy, namespace, on_host, softmax, to_numpy
-from a2lp.checks import check_fields, choice, number, require_name
+from a2lp.checks import check_fields, choice, number, require_name, shown
 from a2lp.engines import select
 from a2lp.engines.contract import Callback, Loop
 from a2lp.engines.contract import Points as Points
 from a2lp.errors import InputError
 from a2lp.preprocess import NAMES as PREPROCESS_NAMES
-from a2lp.preprocess import USES_BASE, in_range, preprocess
+from a2lp.preprocess import USES_BASE, in_range, preprocess, preprocess_names
 from a2lp.tasks.batch import Prediction, TaskBatch
 
 # Bytes of vectors that are preprocessed at a time, which bounds memory. On a CPU a block should fit the caches and give
@@ -57,6 +57,7 @@ class Method(ABC):
     """
 
     assumes_uniform: ClassVar[bool] = False
+    uses_names: ClassVar[str] = "no"  # whether vectors of class names are used: "no", "optional" or "required"
     needs_base: ClassVar[bool] = False
     loop: ClassVar[Loop | None] = None
 
@@ -108,6 +109,7 @@ class Method(ABC):
             )
         if callback is not None and not self.shows_steps:
             raise InputError(f"{type(self).__name__} has no steps to show to a callback. Call predict without one.")
+        self._check_names(batch)
         self._check(batch)
         whitens = self.needs_base or self.preprocess == "whiten"
         larger = _SHARED_FACTOR if whitens and is_numpy(namespace(batch.support)) else 1
@@ -118,6 +120,24 @@ class Method(ABC):
         probabilities = softmax(self.tau * outcome.scores)
         classes = batch._labels_like(batch.classes)
         return Prediction(probabilities=probabilities, labels=labels, classes=classes, **fields)
+
+    def _check_names(self, batch: TaskBatch) -> None:
+        """Raise InputError where the method needs names or shots that the tasks do not have."""
+        name = type(self).__name__
+        if self.uses_names == "required" and batch.prototypes is None:
+            raise InputError(
+                f"{name} labels by class names, and prototypes is None. Give the batch prototypes=, one text vector "
+                "for each class, or choose a method that works from labelled vectors alone, such as a2lp_em."
+            )
+        if self.uses_names == "no" and batch.prototypes is not None:
+            shots = to_numpy(batch.codes)[:, :, None] == np.arange(batch.n_classes)
+            task, code = np.argwhere(~shots.any(axis=1)).tolist()[0] if not shots.any(axis=1).all() else (0, None)
+            if code is not None:
+                raise InputError(
+                    f"task {task} has no support vector of class {shown(batch.classes[task, code])}; {name} does not "
+                    "use names and needs one of every class. Label some, or choose a method that uses names, such as "
+                    "a2lp_em or zero_shot."
+                )
 
     def _check(self, batch: TaskBatch) -> None:  # noqa: B027
         """Warn once of parameters that do not fit this batch."""
@@ -152,8 +172,12 @@ class Method(ABC):
         vectors = batch.points
         if batch.has_large_values:
             vectors = in_range(vectors)
+        names = None if self.uses_names == "no" else batch.prototypes
+        if names is not None:
+            names = in_range(names) if batch.has_large_values else names
+            names = preprocess_names(self.preprocess, names, vectors, self.base)
         vectors = preprocess(self.preprocess, vectors, self.base, overwrite=True)
-        return Points(vectors, batch.codes, batch.n_classes, batch.n_query)
+        return Points(vectors, batch.codes, batch.n_classes, batch.n_query, names)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from array_api_compat import is_array_api_obj
 
 from a2lp.arrays import Array, is_numpy, largest_safe, like, namespace, to_numpy
 from a2lp.errors import InputError, ShapeError
+from a2lp.tasks.classes import encode, encode_named, named_classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,11 +35,16 @@ class TaskBatch:
         The vectors to label.
     unlabelled : array (b, u, d), optional
         Further vectors that take part in the graph and are not scored (the semi-supervised setting).
+    prototypes : array (b, c, d), or (c, d) for all tasks, optional
+        One vector of each class from its name, by the text encoder that belongs to the images' encoder. A class with a
+        prototype needs no support: with (b, 0, d) support vectors there are no labels at all.
+    classes : array or nested list (b, c), or (c,) for all tasks, optional
+        The classes of the prototypes, as label values. By default the sorted labels of the support.
 
     Attributes
     ----------
     classes : numpy array (b, c)
-        Each task's label values, sorted.
+        Each task's label values: those given with the prototypes, else those of the support, sorted.
     codes : array (b, s)
         ``support_labels`` as positions in ``classes``.
     has_large_values : bool
@@ -52,20 +58,34 @@ class TaskBatch:
     >>> batch = TaskBatch(rng.normal(size=(2, 3, 8)), [["a", "b", "a"], ["x", "y", "y"]], rng.normal(size=(2, 4, 8)))
     >>> batch
     TaskBatch(2 tasks: 2 classes, 3 support, 4 query, 0 unlabelled, 8 dimensions)
+
+    No labels, names instead; the vectors of the names come from a text encoder.
+
+    >>> names, text = ["auk", "wren"], rng.normal(size=(2, 8))
+    >>> TaskBatch(np.empty((1, 0, 8)), [[]], rng.normal(size=(1, 4, 8)), prototypes=text, classes=names)
+    TaskBatch(1 tasks: 2 named classes, 0 support, 4 query, 0 unlabelled, 8 dimensions)
     """
 
     support: Array
     support_labels: Any
     query: Array
     unlabelled: Array | None = None
-    classes: np.ndarray[Any, Any] = field(init=False, repr=False)
+    prototypes: Array | None = None
+    classes: Any = None
     codes: Array = field(init=False, repr=False)
     has_large_values: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        arrays, largest = _vectors(self.support, self.query, self.unlabelled)
+        given = {"support": self.support, "query": self.query, "unlabelled": self.unlabelled}
+        arrays, largest = _vectors(given | {"prototypes": self.prototypes})
         support = arrays["support"]
-        classes, codes = _encode(self.support_labels, tuple(support.shape[:2]))
+        shape = tuple(support.shape[:2])
+        named = None if self.prototypes is None else int(arrays["prototypes"].shape[1])
+        if self.classes is None:
+            classes, codes = encode(self.support_labels, shape, named)
+        else:
+            classes = named_classes(self.classes, shape[0], named)
+            codes = encode_named(self.support_labels, shape, classes)
         labels = self.support_labels if is_array_api_obj(self.support_labels) else np.asarray(self.support_labels)
         values = {**arrays, "support_labels": labels, "classes": classes, "codes": like(codes, support)}
         for name, value in (values | {"has_large_values": largest > largest_safe(support.dtype)}).items():
@@ -73,8 +93,8 @@ class TaskBatch:
 
     def __repr__(self) -> str:
         return (
-            f"TaskBatch({self.n_tasks} tasks: {self.n_classes} classes, {self.n_support} support, "
-            f"{self.n_query} query, {self.n_unlabelled} unlabelled, {self.n_dims} dimensions)"
+            f"TaskBatch({self.n_tasks} tasks: {self.n_classes} {'' if self.prototypes is None else 'named '}classes, "
+            f"{self.n_support} support, {self.n_query} query, {self.n_unlabelled} unlabelled, {self.n_dims} dimensions)"
         )
 
     def __len__(self) -> int:
@@ -83,7 +103,7 @@ class TaskBatch:
     def __getitem__(self, tasks: slice) -> TaskBatch:
         """Some of the tasks as a batch, not validated again."""
         part = copy.copy(self)
-        for name in ("support", "support_labels", "query", "unlabelled", "classes", "codes"):
+        for name in ("support", "support_labels", "query", "unlabelled", "prototypes", "classes", "codes"):
             value = getattr(self, name)
             object.__setattr__(part, name, None if value is None else value[tasks, ...])
         return part
@@ -130,7 +150,8 @@ class TaskBatch:
 
     def _labels_like(self, values: np.ndarray[Any, Any]) -> Any:
         labels = self.support_labels
-        return like(values, labels) if is_array_api_obj(labels) and not is_numpy(namespace(labels)) else values
+        own = is_array_api_obj(labels) and not is_numpy(namespace(labels)) and values.dtype.kind in "biuf"
+        return like(values, labels) if own else values
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,26 +200,25 @@ class Prediction:
         return f"Prediction({b} tasks: {q} queries, {c} classes; engine {self.engine!r})"
 
 
-def _vectors(support: Any, query: Any, unlabelled: Any) -> tuple[dict[str, Any], float]:
+def _vectors(given: dict[str, Any]) -> tuple[dict[str, Any], float]:
     """Check shapes and values; return floating arrays of one library, dtype and width, and the largest magnitude."""
-    named = {"support": support, "query": query} | ({} if unlabelled is None else {"unlabelled": unlabelled})
-    arrays = {name: _as_array(name, value) for name, value in named.items()}
+    arrays = {name: _as_array(name, value) for name, value in given.items() if value is not None}
     xp = namespace(*arrays.values())
+    named = arrays.get("prototypes")
+    if named is not None and named.ndim == 2:
+        arrays["prototypes"] = named[None, :, :]
     for name, x in arrays.items():
-        shape = tuple(x.shape)
-        if x.ndim != 3:
-            hint = f" One task alone is a batch of one: {name}[None]." if x.ndim == 2 else ""
-            raise ShapeError(f"{name} has shape {shape}; it must have three axes, (tasks, {name[0]}, d).{hint}")
-        if 0 in shape and not (name == "unlabelled" and shape[1] == 0):
-            needed = "Every task needs at least one support vector, one query and one dimension."
-            raise ShapeError(f"{name} has shape {shape} and is empty. {needed}")
+        _check_axes(name, x, may_be_empty=name == "unlabelled" or (name == "support" and named is not None))
     b, _, d = arrays["support"].shape
+    if named is not None and named.ndim == 2:
+        arrays["prototypes"] = xp.broadcast_to(arrays["prototypes"], (b, *named.shape))
     for name, x in arrays.items():
         if x.shape[0] != b:
             raise ShapeError(f"support has {b} tasks and {name} has {x.shape[0]}; give both the same tasks.")
         if x.shape[2] != d:
             sizes = f"support vectors have {d} dimensions and {name} vectors have {x.shape[2]}"
-            raise ShapeError(f"{sizes}; embed both with the same backbone.")
+            how = "both with the same backbone" if name != "prototypes" else "names and images with one model"
+            raise ShapeError(f"{sizes}; embed {how}.")
     # integers become float64, since float32 may not hold them
     narrow = [getattr(xp, name) for name in ("float32", "float16", "bfloat16") if hasattr(xp, name)]
     dtype = xp.float32 if all(x.dtype in narrow for x in arrays.values()) else xp.float64
@@ -214,6 +234,20 @@ def _vectors(support: Any, query: Any, unlabelled: Any) -> tuple[dict[str, Any],
                 "point, or look for an overflow where the features were made."
             )
     return arrays, largest
+
+
+def _check_axes(name: str, x: Array, may_be_empty: bool) -> None:
+    """Raise ShapeError unless an array has three axes, none of them empty but perhaps that of the points."""
+    shape = tuple(x.shape)
+    if x.ndim != 3:
+        hint = f" One task alone is a batch of one: {name}[None]." if x.ndim == 2 else ""
+        axes = "(tasks, classes, d) or (classes, d)" if name == "prototypes" else f"(tasks, {name[0]}, d)"
+        raise ShapeError(f"{name} has shape {shape}; it must have three axes, {axes}.{hint}")
+    if 0 in shape and not (may_be_empty and shape[1] == 0 and shape[0] and shape[2]):
+        needed = "Every task needs at least one support vector, one query and one dimension."
+        if name == "support" and shape[1] == 0:
+            needed += " Without any label, give names: prototypes= and classes=."
+        raise ShapeError(f"{name} has shape {shape} and is empty. {needed}")
 
 
 def _as_array(name: str, value: Any) -> Array:
@@ -232,34 +266,3 @@ def _as_array(name: str, value: Any) -> Array:
             "one batch for each size."
         )
     return array
-
-
-def _encode(labels: Any, shape: tuple[int, ...]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Each task's sorted classes (b, c), and its labels as positions in them (b, s)."""
-    rule = f"support has {shape[0]} tasks of {shape[1]} vectors, so it must be {shape}: one label for each of them."
-    try:
-        values = to_numpy(labels)
-    except ValueError as error:
-        raise ShapeError(f"support_labels is ragged (its rows differ in length); {rule}") from error
-    if values.shape != shape:
-        raise ShapeError(f"support_labels has shape {values.shape}; {rule}")
-    if isinstance(labels, list | tuple) and values.dtype.kind in "US":
-        kinds = sorted({type(v).__name__ for row in labels for v in row} - {"str_", "bytes_"})
-        if len(kinds) > 1:  # NumPy would silently turn 1 into "1"
-            raise InputError(f"support_labels mixes {' and '.join(kinds)}; use one kind of label.")
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise InputError("support_labels holds NaN or inf; each vector needs a label. Move the others to `unlabelled`.")
-    try:
-        each = [np.unique(row, return_inverse=True) for row in values]
-    except TypeError as error:
-        kinds = sorted({type(v).__name__ for v in values.ravel()})
-        raise InputError(f"support_labels mixes {', '.join(kinds)}; use one kind of label.") from error
-    counts = [len(classes) for classes, _ in each]
-    fewest, most = min(counts), max(counts)
-    if fewest < most:
-        raise ShapeError(
-            f"tasks of one batch must have the same number of classes; task {counts.index(fewest)} has {fewest} and "
-            f"task {counts.index(most)} has {most}. Split the batch, one batch for each number of classes."
-        )
-    codes = np.stack([inverse.reshape(-1) for _, inverse in each]).astype(np.int64)
-    return np.stack([classes for classes, _ in each]), codes

@@ -34,9 +34,12 @@ class TaskList:
     support, query : int array (t, s), (t, q)
         Row numbers in the feature file. The two share no row within a task.
     support_labels, query_labels : int array (t, s), (t, q)
-        Labels 0..N-1 within the task; every class is in every support.
+        Labels 0..N-1 within the task; every class is in every support, unless there are ``classes``.
     unlabelled : int array (t, u), optional
         Further unlabelled rows, which are not scored.
+    classes : int array (t, N), optional
+        The class of each label in the feature file, by which the vectors of its name are found. With it, tasks may have
+        no support, (t, 0).
     about : dict
         How the tasks were drawn, in JSON values: ``sampler``, ``n_way``, ``n_shot``, ``n_query``, ``seed``, ...
 
@@ -54,12 +57,14 @@ class TaskList:
     query_labels: Rows
     unlabelled: Rows | None = None
     about: dict[str, Any] = field(default_factory=dict)
+    classes: Rows | None = None
 
     def __post_init__(self) -> None:
-        for name in (*_REQUIRED, "unlabelled"):
+        may_be_empty = ("unlabelled",) if self.classes is None else ("unlabelled", "support", "support_labels")
+        for name in (*_REQUIRED, "unlabelled", "classes"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, _integers(name, value))
+                object.__setattr__(self, name, _integers(name, value, name in may_be_empty))
         _check_shapes(self)
         _check_labels(self)
         _check_disjoint(self)
@@ -77,7 +82,7 @@ class TaskList:
         if not len(self.support[tasks]):
             raise InputError(f"{tasks} leaves none of the {len(self)} tasks; a list has at least one. Choose others.")
         part = copy.copy(self)
-        for name in (*_REQUIRED, "unlabelled"):
+        for name in (*_REQUIRED, "unlabelled", "classes"):
             rows = getattr(self, name)
             object.__setattr__(part, name, None if rows is None else rows[tasks])
         return part
@@ -85,7 +90,7 @@ class TaskList:
     @property
     def n_way(self) -> int:
         """Classes of a task, N."""
-        return int(self.support_labels.max()) + 1
+        return int(self.support_labels.max()) + 1 if self.classes is None else int(self.classes.shape[1])
 
     @property
     def n_shot(self) -> int:
@@ -107,20 +112,31 @@ class TaskList:
                 "feature file. Use the features it was drawn from, or draw new tasks."
             )
 
-    def batch(self, features: np.ndarray[Any, Any]) -> TaskBatch:
-        """Copy the vectors of these tasks from ``features`` (N, d); float16 becomes float32."""
+    def batch(self, features: np.ndarray[Any, Any], text: np.ndarray[Any, Any] | None = None) -> TaskBatch:
+        """Copy the vectors of these tasks from ``features`` (N, d); float16 becomes float32.
+
+        With ``text``, one vector for each class of the feature file, tasks have their classes' names.
+        """
         if features.ndim != 2:
             raise ShapeError(f"features has shape {features.shape}; it must have two axes, (rows, d). Reshape it.")
         self.check(len(features))
         unlabelled = None if self.unlabelled is None else features[self.unlabelled]
-        return TaskBatch(features[self.support], self.support_labels, features[self.query], unlabelled)
+        arrays = (features[self.support], self.support_labels, features[self.query], unlabelled)
+        if text is None or self.classes is None:
+            return TaskBatch(*arrays)
+        if int(self.classes.max()) >= len(text):
+            raise InputError(
+                f"the task list refers to class {self.classes.max()}, and text has {len(text)} rows: one for each "
+                "class of the feature file. Use the features it was drawn from, or draw new tasks."
+            )
+        return TaskBatch(*arrays, prototypes=text[self.classes], classes=np.arange(self.n_way))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the list to an .npz file; a file of that name is replaced."""
         path = Path(path)
         arrays = {name: getattr(self, name) for name in _REQUIRED} | {"about": np.array(json.dumps(self.about))}
-        if self.unlabelled is not None:
-            arrays["unlabelled"] = self.unlabelled
+        for name in ("unlabelled", "classes"):
+            arrays |= {} if getattr(self, name) is None else {name: getattr(self, name)}
         remedy = "Choose a file name in a folder that exists and can be written to."
         with writing(path, remedy, FeatureFileError), replacing(path) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **arrays)
@@ -129,7 +145,7 @@ class TaskList:
     def load(cls, path: str | os.PathLike[str]) -> TaskList:
         """Read a list from an .npz file; other arrays in it are ignored."""
         path = Path(path)
-        arrays: dict[str, Any] = npz.read(path, _EXPECTED, _REQUIRED, ["unlabelled", "about"])
+        arrays: dict[str, Any] = npz.read(path, _EXPECTED, _REQUIRED, ["unlabelled", "about", "classes"])
         with reading(path, _EXPECTED):
             about = parse_json(arrays.pop("about").tolist(), "`about`") if "about" in arrays else {}
             if not isinstance(about, dict):
@@ -137,12 +153,12 @@ class TaskList:
             return cls(**arrays, about=about)
 
 
-def _integers(name: str, value: Any) -> Rows:
+def _integers(name: str, value: Any, may_be_empty: bool) -> Rows:
     try:
         array = np.asarray(value)
     except ValueError as error:
         raise ShapeError(f"{name} is ragged; all tasks must have the same size. Split it by size.") from error
-    if array.ndim != 2 or (array.size == 0 and name != "unlabelled"):
+    if array.ndim != 2 or (array.size == 0 and not may_be_empty):
         raise ShapeError(f"{name} has shape {array.shape}; it must be (tasks, points), at least one of each.")
     if array.size and array.dtype.kind not in "iu":
         raise InputError(f"{name} holds {array.dtype} values; row numbers and labels are integers. Convert it first.")
@@ -166,6 +182,15 @@ def _check_shapes(tasks: TaskList) -> None:
 def _check_labels(tasks: TaskList) -> None:
     """Every task's support has every class 0..N-1, and its queries have no other."""
     n_way = tasks.n_way
+    if tasks.classes is not None:
+        if len(tasks.classes) != len(tasks):
+            raise ShapeError(f"support has {len(tasks)} tasks and classes has {len(tasks.classes)}; give all the same.")
+        for name, labels in (("support_labels", tasks.support_labels), ("query_labels", tasks.query_labels)):
+            if labels.max(initial=0) >= n_way:
+                raise InputError(
+                    f"{name} holds {labels.max()}; there are {n_way} classes, so 0 to {n_way - 1}. Renumber."
+                )
+        return
     if n_way > tasks.support.shape[1]:
         raise InputError(
             f"support_labels go up to {n_way - 1}, but a task has {tasks.support.shape[1]} support vectors, one "

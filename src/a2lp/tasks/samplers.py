@@ -54,8 +54,8 @@ def draw(
     labels : array (N,)
         The class of each row of a feature file.
     n_way, n_shot, n_query, n_tasks : int
-        Classes of a task, support per class, queries per class (on average for imbalanced tasks, so that a task of any
-        sampler has ``n_way * n_query``), and number of tasks.
+        Classes of a task, support per class (0 for tasks with names only), queries per class (on average for
+        imbalanced tasks, so that a task of any sampler has ``n_way * n_query``), and number of tasks.
     seed : int or numpy.random.Generator, optional
         0 by default. The ``authors`` sampler takes either a seed or a dataset.
     class_names : sequence of str, optional
@@ -72,7 +72,8 @@ def draw(
     TaskList(100 tasks: 2 ways, 1 shots, 30 query, 0 unlabelled)
     """
     require_name("sampler", name, SAMPLERS)
-    sizes = require_sizes(n_way=n_way, n_shot=n_shot, n_query=n_query, n_tasks=n_tasks)
+    sizes = require_sizes(n_way=n_way, n_query=n_query, n_tasks=n_tasks)
+    sizes |= require_sizes(least=1 if name == "authors" else 0, n_shot=n_shot)  # none, for tasks with class names
     if not isinstance(seed, np.random.Generator | None):
         require_sizes(least=0, seed=seed)
     _check_own(name, own)
@@ -184,9 +185,10 @@ def _draw_tasks(
     pool.need_classes(n_way, n_distractors)
     # two streams, so that what is drawn for the queries does not change the classes and supports of later tasks
     rows_rng, order_rng = map(np.random.default_rng, rng.integers(2**63, size=2))
-    support, query, query_labels, unlabelled = [], [], [], []
+    support, query, query_labels, unlabelled, chosen = [], [], [], [], []
     for _ in range(n_tasks):
         classes = rows_rng.permutation(len(pool.members))[: n_way + n_distractors]
+        chosen.append(pool.values[classes[:n_way]])
         rows = [rows_rng.permutation(pool.members[c]) for c in classes[:n_way]]
         counts = query_counts(order_rng, classes[:n_way])
         # support from the front and queries from the back: neither changes with the size of the other
@@ -206,4 +208,5 @@ def _draw_tasks(
         query_labels=np.stack(query_labels),
         unlabelled=np.stack(unlabelled) if n_unlabelled else None,
         about=about,
+        classes=np.stack(chosen) if pool.values.dtype.kind in "iu" and pool.values.min() >= 0 else None,
     )
