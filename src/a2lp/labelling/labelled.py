@@ -191,17 +191,19 @@ class Labelled:
 
         write_report(self, path, title=self.source or "labels", paths=self.paths, force=force, seed=self.pool.seed)
 
-    def suggest(self, n: int = 20) -> Suggested:
+    def suggest(self, n: int = 20, audits: float = 0.0) -> Suggested:
         """Choose the points to label next.
 
         Parameters
         ----------
         n : int
             How many; fewer if not so many are unlabelled.
+        audits : float
+            The share of them that is drawn at random, as in ``a2lp.Pool.suggest``.
         """
         from a2lp.labelling.suggested import Suggested
 
-        return Suggested.of(self.pool.suggest(n), self.table[self.key], self.key, self.paths)
+        return Suggested.of(self.pool.suggest(n, audits), self.table[self.key], self.key, self.paths)
 
     @cached_property
     def _row_of(self) -> dict[Any, int]:

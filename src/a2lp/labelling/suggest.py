@@ -28,6 +28,7 @@ def suggest(
     labels: Any = None,
     n: int = 20,
     *,
+    audits: float = 0.0,
     keys: Sequence[Any] | None = None,
     key: str = "key",
     embedding: Embedding | None = None,
@@ -42,8 +43,10 @@ def suggest(
         As in ``a2lp.label``; one class, or no label at all, is enough.
     n : int
         How many points.
+    audits : float
+        The share of them that is drawn at random, as in ``a2lp.Pool.suggest``.
     seed : int
-        Decides between points of equal gain.
+        Decides between points of equal gain, and draws the audits.
 
     Examples
     --------
@@ -56,8 +59,9 @@ def suggest(
     >>> len(a2lp.suggest(digits.features, few))
     20
     """
+    check_amounts(n, audits)
     given = read_inputs(embeddings, labels, keys, key, embedding, progress, need_choice=False)
-    found = given.pool("auto", seed, progress).suggest(n)
+    found = given.pool("auto", seed, progress).suggest(n, audits)
     return Suggested.of(found, given.names, given.column, given.paths)
 
 
