@@ -166,13 +166,9 @@ def keys(folder: Path) -> dict[str, Any]:
     started = Server(folder / "keys.npz", "--names", folder / "names.txt", project=folder / "keys")
     with started as server, browser() as context:
         tab = Tab(context, server.address).ready()
-        tab.page.wait_for_selector("#queue [data-row]", timeout=120_000)
         tab.press(".")
         for _ in range(200):
-            for _ in range(600):
-                if (row := tab.current()) >= 0:
-                    break
-                tab.page.wait_for_timeout(50)
+            row = tab.suggested()
             pressed.append(_type(tab, names[truth[row]]))
             given[row] = names[truth[row]]
         tab.saved()
@@ -262,7 +258,7 @@ def _lasso_time(page: Any) -> float:
 
 
 def accessibility(folder: Path) -> dict[str, Any]:
-    """Violations that axe finds on the page, in the palette and in the help; whether the focus survives a regrouping."""
+    """Violations that axe finds on the page, in palette and help; whether the focus survives a regrouping."""
     from axe_playwright_python.sync_playwright import Axe
 
     found = {}

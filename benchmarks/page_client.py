@@ -111,8 +111,13 @@ class Client:
         """Status, headers and body of the answer; by default with cookie and key."""
         if headers is None:
             headers = {"Cookie": self.cookie} | ({"X-A2LP-Key": self.key} if method != "GET" else {})
-        self.http.request(method, path, body, headers)
-        answer = self.http.getresponse()
+        try:
+            self.http.request(method, path, body, headers)
+            answer = self.http.getresponse()
+        except (BrokenPipeError, ConnectionResetError, http.client.RemoteDisconnected):  # the server closes idle ones
+            self.http.close()
+            self.http.request(method, path, body, headers)
+            answer = self.http.getresponse()
         return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
 
     def get(self, path: str) -> bytes:
@@ -167,6 +172,19 @@ class Client:
         return self.wait(
             lambda s: not s["settling"] and s["accuracy"] is not None and s["accuracy"]["seq"] == s["seq"], 300
         )
+
+    def raw(self, method: str, path: str, headers: dict[str, str]) -> tuple[int, str, str]:
+        """Status, headers in lower case, and body, with nothing added to the request; a POST carries a label."""
+        lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+        body = json.dumps({"id": "x", "op": "label", "rows": [0], "label": "evil"}) if method == "POST" else ""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
+            text = "\r\n".join([*lines, f"Content-Length: {len(body)}", "Connection: close", "", body])
+            connection.sendall(text.encode())
+            data = b""
+            while part := connection.recv(1 << 16):
+                data += part
+        head, _, body = data.decode("latin-1").partition("\r\n\r\n")
+        return int(head.split()[1]), head.lower(), body
 
     def tab(self, **headers: str) -> Tab:
         """One more socket."""
@@ -250,6 +268,48 @@ class Tab:
             for array, name in zip(self.arrays, ("class", "confidence", "flags"), strict=True):
                 array[changed["row"]] = changed[name]
         self.seq = seq
+
+
+def routes() -> list[tuple[str, str]]:
+    """Every route of the application by method and path, with something in the place of its parameters."""
+    from starlette.routing import Route, WebSocketRoute
+
+    from a2lp.serve.app import make_app
+
+    found = []
+    for route in make_app(None, None, str).routes:  # type: ignore[arg-type]
+        assert isinstance(route, Route | WebSocketRoute), f"{route}: is it behind the gate?"
+        if isinstance(route, Route):
+            path = re.sub(r"\{\w+:int\}", "128", route.path.replace("{name}", "app.js"))
+            found += [(method, path) for method in sorted(route.methods or ()) if method != "HEAD"]
+    return found
+
+
+def strangers(client: Client, method: str) -> list[tuple[str, dict[str, str]]]:
+    """Headers of requests that are not the page's, each with what is wrong."""
+    good = {"Host": client.host, "Cookie": client.cookie, "X-A2LP-Key": client.key}
+    name = client.cookie.partition("=")[0]
+    found = [
+        ("host", good | {"Host": "evil.example"}),
+        ("host of another port", good | {"Host": "127.0.0.1:1"}),
+        ("rebound host", good | {"Host": f"127.0.0.1.evil.example:{client.port}"}),
+        ("origin", good | {"Origin": "http://evil.example"}),
+        ("null origin", good | {"Origin": "null"}),
+        ("https origin", good | {"Origin": f"https://{client.host}"}),
+        ("site", good | {"Sec-Fetch-Site": "cross-site"}),
+        ("same site", good | {"Sec-Fetch-Site": "same-site"}),
+        ("no cookie", {"Host": client.host, "X-A2LP-Key": client.key}),
+        ("wrong cookie", good | {"Cookie": f"{name}=x"}),
+        ("empty cookie", good | {"Cookie": f"{name}="}),
+        ("cookie of another port", good | {"Cookie": client.cookie.replace(name, "a2lp-1")}),
+    ]
+    if method != "GET":
+        found += [
+            ("no key", {"Host": client.host, "Cookie": client.cookie}),
+            ("wrong key", good | {"X-A2LP-Key": "x"}),
+            ("cookie as key", good | {"X-A2LP-Key": client.cookie.partition("=")[2]}),
+        ]
+    return found
 
 
 def read_rows(data: bytes) -> tuple[int, Array, Array, Array]:

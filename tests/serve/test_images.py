@@ -66,7 +66,9 @@ def test_images_are_embedded_labelled_and_shown(page_client, folder):
             assert image.open(io.BytesIO(data)).size == size
         status, _, body = client.request("GET", f"/thumb/{keys['out.png']}/128")
         assert status == 404 and b"leads out of the source" in body
+        assert client.post("/api/export", {})[0] == 200
     project = folder / "photos.a2lp"
+    assert {path.name for path in (project / "sorted" / "red").iterdir()} >= {f"{i:02d}.jpg" for i in range(1, 12, 2)}
     assert len(list((project / "thumbnails").rglob("*.webp"))) == 2
     assert str(folder) not in (project / "labels.jsonl").read_text() + (project / "README.txt").read_text()
 
@@ -92,7 +94,8 @@ def test_the_project_moves_with_its_source_and_imports_labels_once(page_client, 
         (["photos", "--port", "70000"], "--port 70000 must be from 1 to 65535"),
         (["photos", "--names", "nothing.txt"], "nothing.txt does not exist"),
         (["photos", "--labels", "wrong.csv"], "not in the source"),
-        (["photos", "--project", "photos"], "is no project"),
+        (["photos", "--project", "photos/project"], "lies in the source"),
+        (["photos", "--project", "."], "is no project"),
     ],
 )
 def test_what_cannot_be_served_is_refused_at_once(page_client, folder, monkeypatch, arguments, message):

@@ -10,7 +10,7 @@ import time
 import pytest
 from sklearn.datasets import load_digits
 
-from a2lp.serve.label_studio import Finder, Interface, read_interface
+from a2lp.serve.label_studio_tasks import Finder, Interface, read_interface
 
 TRUTH = [str(digit) for digit in load_digits().target]
 SCHEMA = """<View>

@@ -161,6 +161,8 @@ def test_commands_are_idempotent_and_say_what_is_wrong(demo):
     assert demo.request("POST", "/api/commands", None, b"[]")[0] == 400
     assert demo.request("GET", "/api/points?rows=0,x")[0] == 400
     assert demo.request("GET", "/api/export?format=exe")[0] == 400
+    status, answer = demo.post("/api/export", {})
+    assert status == 400 and "folders for each class are made of images" in answer["message"]
 
 
 def test_settings_search_and_pictures(demo):

@@ -19,6 +19,7 @@ NDArray = np.ndarray[Any, Any]
 NONE = 0xFFFF  # no class
 _FLOOR = 1e-3  # spread over the classes, as in ``a2lp.pool.methods``
 ALPHA = 0.8
+_GROUPS = 20  # of points by confidence, for a first calibration of a new answer
 _MOST = 0.5  # share of propagation from which a class wins that the answer does not know
 
 
@@ -60,7 +61,9 @@ class Answers:
         self._p: NDArray | None = None  # (n, columns)
         self._columns = np.zeros(0, np.int64)  # classes of the columns
         self._weight = 1.0
-        self._power = 1.0  # that calibrates, of the last estimate
+        self._raw = np.zeros(n, np.float32)  # the largest probabilities of the last answer, before calibration
+        self._largest: NDArray | None = None  # and after it, by the table; None once there is an estimate
+        self._table = np.array([[0.0, 1.0], [0.0, 1.0]])  # confidences of an answer, and what estimates made of them
         self._full: NDArray | None = None  # best of the last answer
         self._before: NDArray | None = None  # propagation (n, classes) of the labels of the last answer
         self._after: NDArray | None = None  # and of all labels
@@ -96,16 +99,19 @@ class Answers:
         self.seq, self._weight = message["seq"], message["weight"]
         self._columns = np.array(message["columns"], np.int64)
         self._p, self._full = message["probabilities"], self._columns[message["best"]]
+        self._raw = self._p.max(axis=1)
+        self._largest = np.where(self._raw >= 1, 1, np.interp(self._raw, *self._table))
         self.reached, self.nearest = message["reached"], message["nearest"]
-        self._show(calibrate=True)
+        self._show()
 
     def assess(self, message: dict[str, Any]) -> None:
         """Take in calibrated probabilities and novelty, if they are of the last answer."""
         if message["seq"] != self.seq or self._p is None:
             return
-        self._power *= _power_between(self._p, message["probabilities"])
-        self._p, self.novelty = message["probabilities"], message["novelty"]
-        self._show(calibrate=False)
+        free = message["probabilities"].max(axis=1) < 1  # labelled points have 1
+        self._table = _table(self._raw[free], message["probabilities"].max(axis=1)[free])
+        self._p, self.novelty, self._largest = message["probabilities"], message["novelty"], None
+        self._show()
 
     def forget(self) -> None:
         """Show no predictions, since there are not two classes to choose from."""
@@ -128,14 +134,14 @@ class Answers:
             return np.zeros(len(rows), np.float32)
         return np.where(columns >= 0, self._p[rows, columns], 0).astype(np.float32)
 
-    def _show(self, calibrate: bool) -> None:
+    def _show(self) -> None:
         assert self._p is not None and self._full is not None
-        if calibrate and self._power != 1:  # the last estimate's power, until there is a new one
-            self._p = _raised(self._p, self._power)
         places = np.searchsorted(np.sort(self._columns), self._full)
         self.best = self._full.astype(np.uint16)
         columns = np.argsort(self._columns, kind="stable")[places]
         self.confidence = self._p[np.arange(len(columns)), columns]
+        if self._largest is not None:
+            self.confidence = (self.confidence * self._largest / np.maximum(self._raw, 1e-12)).astype(np.float32)
         self.settling[:] = False
         self.version += 1
         self._drop_answered()
@@ -189,13 +195,16 @@ class Answers:
         """Probabilities (m, columns) of some points, after all labels."""
         assert self._p is not None
         p = self._p[rows]
+        if self._largest is not None:
+            p = _with_largest(p, self._largest[rows])
         if not self._pending or self._after is None or self._before is None:
             return p
         change = _log_shares(self._after[rows], self._columns) - _log_shares(self._before[rows], self._columns)
-        logits = np.log(np.maximum(p, 1e-12)) + self._weight * self._power * change
+        logits = np.log(np.maximum(p, 1e-12)) + self._weight * change
         logits -= logits.max(axis=1, keepdims=True)
         raised = np.exp(logits)
-        return np.asarray(raised / raised.sum(axis=1, keepdims=True))
+        known = p.sum(axis=1, keepdims=True)  # the rest is for classes that nobody has labelled
+        return np.asarray(known * raised / raised.sum(axis=1, keepdims=True))
 
     def _add(self, z: NDArray, delta: Delta) -> NDArray:
         if delta.code >= z.shape[1]:
@@ -213,19 +222,20 @@ def _log_shares(z: NDArray, columns: NDArray) -> NDArray:
     return np.asarray(np.log(shares + _FLOOR / max(1, len(columns))))
 
 
-def _raised(p: NDArray, power: float) -> NDArray:
-    logits = power * np.log(np.maximum(p, 1e-12))
-    logits -= logits.max(axis=1, keepdims=True)
-    raised = np.exp(logits)
-    return np.asarray(raised / raised.sum(axis=1, keepdims=True), dtype=np.float32)
+def _table(raw: NDArray, calibrated: NDArray) -> NDArray:
+    """What calibration makes of confidences (2, k): means of groups of equal size, from the least to the largest."""
+    if len(raw) < _GROUPS:
+        return np.array([[0.0, 1.0], [0.0, 1.0]])
+    groups = np.array_split(np.argsort(raw, kind="stable"), _GROUPS)
+    return np.array([[values[group].mean() for group in groups] for values in (raw, calibrated)])
 
 
-def _power_between(p: NDArray, calibrated: NDArray) -> float:
-    """The power that makes one the other, from rows in which two classes have some probability."""
-    top = np.sort(p[:2000], axis=1)[:, -2:]
-    after = np.sort(calibrated[:2000], axis=1)[:, -2:]
-    usable = (top[:, 0] > 1e-6) & (after[:, 0] > 1e-6) & (top[:, 1] > top[:, 0] * 1.01)
-    if not usable.any():
-        return 1.0
-    ratio = np.log(after[usable, 1] / after[usable, 0]) / np.log(top[usable, 1] / top[usable, 0])
-    return float(np.median(ratio))
+def _with_largest(p: NDArray, largest: NDArray) -> NDArray:
+    """Distributions (n, c) whose largest probabilities are these (n,); the others shrink as much, or make room."""
+    best, top = p.argmax(axis=1), np.maximum(p.max(axis=1), 1e-12)
+    labelled = top >= 1
+    goal = np.where(labelled, 1, largest)
+    scale = np.minimum(goal / top, np.divide(1 - goal, 1 - top, out=np.ones_like(goal), where=~labelled))
+    made = (p * scale[:, None]).astype(np.float32)
+    made[np.arange(len(p)), best] = goal
+    return np.asarray(made)

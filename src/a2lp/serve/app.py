@@ -22,7 +22,8 @@ from a2lp.files import parse_json
 from a2lp.serve.bodies import message, read_body
 from a2lp.serve.commands import Conflict, read_rows
 from a2lp.serve.exports import FORMATS, own_labels
-from a2lp.serve.service import Page, Service, map_of, points_of
+from a2lp.serve.service import Service
+from a2lp.serve.tabs import Page
 from a2lp.serve.thumbnails import LARGEST, SIZES, NoPicture, Studio
 
 _MOST_POINTS = 300
@@ -58,6 +59,7 @@ def make_app(service: Service, studio: Studio | None, key: Callable[[], str]) ->
         Route("/api/search", site.search),
         Route("/api/commands", site.commands, methods=["POST"]),
         Route("/api/export", site.export),
+        Route("/api/export", site.sort, methods=["POST"]),
         Route("/api/settings", site.settings),
         Route("/api/settings", site.save_settings, methods=["POST"]),
         Route("/thumb/{row:int}/{size:int}", site.thumb),
@@ -103,7 +105,7 @@ class _Site:
         return Response(self.service.ready().rows(), media_type="application/octet-stream")
 
     async def map(self, request: Request) -> Response:
-        places = map_of(self.service)
+        places = self.service.map()
         if places is None:
             return message(404, "the map is not computed yet. The socket tells when it is.")
         data = (
@@ -112,10 +114,10 @@ class _Site:
         return Response(data, media_type="application/octet-stream")
 
     async def points(self, request: Request) -> Response:
-        n = len(self.service.ready())
+        board = self.service.ready()
         texts = request.query_params.get("rows", "").split(",")
         rows = [int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1 for text in texts]
-        return JSONResponse(points_of(self.service, read_rows(rows, n, _MOST_POINTS)))
+        return JSONResponse([board.point(row) for row in read_rows(rows, len(board), _MOST_POINTS)])
 
     async def search(self, request: Request) -> Response:
         text = request.query_params.get("q", "").casefold()
@@ -147,6 +149,12 @@ class _Site:
             await self.service.export(path)
             data = await anyio.to_thread.run_sync(path.read_bytes)
         return _attachment(data, f"{name}-labels{suffix}", media)
+
+    async def sort(self, request: Request) -> Response:
+        """Put links to the images into a folder for each class, in the project."""
+        folder = self.service.project.folder / "sorted"
+        await self.service.export(folder)
+        return JSONResponse({"folder": str(folder)})
 
     async def thumb(self, request: Request) -> Response:
         size = request.path_params["size"]

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import struct
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import betaincinv
 
 from a2lp.pool.graph import PoolGraph
 from a2lp.pool.push import push
 from a2lp.serve import commands
 from a2lp.serve.answers import ALPHA, NONE, Answers
+from a2lp.serve.jobs import Job
 from a2lp.serve.project import Project
-from a2lp.serve.solver import Job, Message
 from a2lp.serve.state import ACCEPTED, REJECTED, UNSEEN, YOURS, Labels
 
 NDArray = np.ndarray[Any, Any]
@@ -23,7 +21,6 @@ IS_YOURS, IS_ACCEPTED, IS_UNSEEN, DOUBTFUL, NOVEL, IS_REJECTED, UNREACHED, SETTL
 _FLAG = {YOURS: IS_YOURS, ACCEPTED: IS_ACCEPTED, UNSEEN: IS_UNSEEN, REJECTED: IS_REJECTED}
 _SURE = 0.8
 _NOVEL = 0.95  # novelty from which a point is probably of no class, where its mass is not known
-_PACE = 3.0, 60.0  # seconds a label: until the user's own pace is known; and from which it was a pause
 _WHOLE = 0xFFFFFFFF  # in place of a number of rows: all of them follow
 
 
@@ -55,7 +52,7 @@ class Board:
         for line in project.log.lines:
             self.labels.apply(line)
         self.anchors = self.labels.anchors()
-        self._kind = np.zeros(n, np.uint8)
+        self.kind = np.zeros(n, np.uint8)
         self._marked = np.full(n, -1, np.int32)
         self._set_marks(range(n))
         self.refresh(None)
@@ -77,7 +74,7 @@ class Board:
 
     def line_of(self, command: Mapping[str, Any]) -> dict[str, Any]:
         """The line of the log that a command becomes."""
-        view = commands.View(self.keys, self._shown, self._sureness, lambda: np.flatnonzero(self._kind == 0))
+        view = commands.View(self.keys, self._shown, self._sureness, lambda: np.flatnonzero(self.kind == 0))
         return commands.line_of(command, self.labels, view)
 
     def apply(self, line: dict[str, Any]) -> NDArray:
@@ -131,20 +128,20 @@ class Board:
 
     # ---- the solver's messages --------------------------------------------------------------------------------------
 
-    def take(self, message: Message) -> NDArray:
+    def take(self, message: dict[str, Any]) -> NDArray:
         """Take in what the solver found; the rows whose display changed."""
         kind = message["type"]
         if kind == "answer" and self._choice():
             self.answers.land(message)
             self.solves += 1
         elif kind == "suggested":
-            self.suggestions, self.expected = message["rows"], message["expected"]
+            self.suggestions = message["rows"]
         elif kind == "assessed":
             self.answers.assess(message)
-            self.doubted, self.unseen = message["doubted"], message["unseen"]
+            self.doubted, self.unseen, self.expected = message["doubted"], message["unseen"], message["expected"]
             value, low, high = message["accuracy"]
             self.accuracy = {"value": value, "low": low, "high": high, "seq": message["seq"], "method": "held out"}
-            self.accuracy["note"] = "estimated from your labels; too low if they were chosen for being difficult"
+            self.accuracy["note"] = "estimated from your labels, each predicted without itself"
             self.project.add_to_curve([message["labels"], value, low, high])
         return self.refresh(None)
 
@@ -153,7 +150,7 @@ class Board:
     def refresh(self, rows: NDArray | None) -> NDArray:
         """Compute the display of some rows (None: all) again; those that changed."""
         part = np.arange(len(self)) if rows is None else rows.astype(np.int64)
-        kind, marked, answers = self._kind[part], self._marked[part], self.answers
+        kind, marked, answers = self.kind[part], self._marked[part], self.answers
         root = np.array([*(info.root for info in self.labels.classes), NONE], np.uint16)  # the last is for none
         predicted = answers.best[part].astype(np.int64)
         best = root[np.where(predicted == NONE, -1, predicted)]
@@ -198,36 +195,6 @@ class Board:
         packed["row"], packed["class"] = rows, self.classes[rows]
         packed["confidence"], packed["flags"] = self.confidence[rows], self.flags[rows]
         return struct.pack("<II", self.seq, len(rows)) + packed.tobytes()
-
-    def state(self) -> dict[str, Any]:
-        """What ``/api/state`` sends, without the phase."""
-        counted = {bit: int((self.flags & bit > 0).sum()) for bit in (1 << place for place in range(8))}
-        free = {"rows": [one for one in self.suggestions if self._kind[one["row"]] == 0]}
-        return {
-            "n": len(self),
-            "seq": self.seq,
-            "classes": self._class_table(),
-            "accuracy": self.accuracy,
-            "curve": self.project.curve,
-            "forecast": self._forecast(),
-            "audit": self._audit(),
-            "suggestions": free["rows"],
-            "doubtful_labels": self._doubtful_labels(),
-            "unseen_mass": self.unseen,
-            "settling": self.settling,
-            "counts": {
-                "yours": counted[IS_YOURS],
-                "accepted": counted[IS_ACCEPTED],
-                "unseen": counted[IS_UNSEEN],
-                "rejected": counted[IS_REJECTED],
-                "doubtful": counted[DOUBTFUL],
-                "none": counted[NOVEL],
-                "unreached": counted[UNREACHED],
-            },
-            "can_undo": self.labels.last_done() is not None,
-            "can_redo": self.labels.last_undone() is not None,
-            "version": self.answers.version,
-        }
 
     def point(self, row: int) -> dict[str, Any]:
         """What the page shows about one point."""
@@ -283,64 +250,8 @@ class Board:
     def _set_marks(self, rows: Sequence[int] | range) -> None:
         for row in rows:
             mark = self.labels.marks.get(row)
-            self._kind[row] = 0 if mark is None else _FLAG[mark.kind]
+            self.kind[row] = 0 if mark is None else _FLAG[mark.kind]
             self._marked[row] = -1 if mark is None else mark.code
 
     def _novel_from(self) -> float:
         return _NOVEL if self.unseen is None else 1 - min(0.5, self.unseen)
-
-    def _class_table(self) -> list[dict[str, Any]]:
-        kinds = {}
-        for name, bit in (("yours", IS_YOURS), ("accepted", IS_ACCEPTED), ("unseen", IS_UNSEEN), ("predicted", 0)):
-            of = self.classes[(self._kind == bit) & (self.classes != NONE)]
-            kinds[name] = np.bincount(of, minlength=len(self.labels.classes)).tolist()
-        return [
-            {"id": code, "name": info.name, "pin": info.pin, "gone": info.gone}
-            | {name: counts[code] for name, counts in kinds.items()}
-            for code, info in enumerate(self.labels.classes)
-        ]
-
-    def _doubtful_labels(self) -> list[dict[str, Any]]:
-        return [
-            {"row": row, "label": self.anchors[row], "instead": other, "probability": round(probability, 4)}
-            for row, other, probability in self.doubted
-            if row in self.anchors and self.anchors[row] != other
-        ]
-
-    def _forecast(self) -> dict[str, Any] | None:
-        n = len(self.suggestions)
-        if self.expected is None or n == 0:
-            return None
-        times = [line["t"] for line in self.project.log.lines[-60:] if line["op"] in ("label", "accept", "reject")]
-        gaps = [gap for gap in np.diff(times) if gap < _PACE[1]]
-        pace = float(np.median(gaps)) if len(gaps) >= 5 else _PACE[0]
-        return {"n": n, "gain": self.expected, "seconds": round(n * pace, 1)}
-
-    def _audit(self) -> dict[str, Any] | None:
-        """The last audit: how many of its points were labelled, how many predictions were right, and the interval."""
-        lines = [line for line in reversed(self.project.log.lines) if line["op"] == "audit_start"]
-        start = next((line for line in lines if self.labels.active(line["seq"])), None)
-        if start is None:
-            return None
-        root = [info.root for info in self.labels.classes]
-        outcome: Counter[bool] = Counter()
-        left = []
-        for key, predicted in zip(start["keys"], start["predicted_class"], strict=True):
-            row = self.labels.row_of.get(key)
-            mark = None if row is None else self.labels.marks.get(row)
-            if mark is not None and mark.how == "audit" and mark.seq > start["seq"]:
-                outcome[predicted is not None and mark.code >= 0 and root[mark.code] == root[predicted]] += 1
-            elif row is not None and mark is None:
-                left.append(row)
-        n, right = outcome.total(), outcome[True]
-        low, high = exact_interval(right, n)
-        about = {"n": n, "right": right, "low": low, "high": high, "target": len(start["keys"])}
-        return about | {"seq": start["seq"], "rows": left}
-
-
-def exact_interval(right: int, n: int, level: float = 0.95) -> tuple[float, float]:
-    """The Clopper-Pearson interval of a share of which ``right`` in ``n`` were seen."""
-    tail = (1 - level) / 2
-    low = float(betaincinv(right, n - right + 1, tail)) if right else 0.0
-    high = float(betaincinv(right + 1, n - right, 1 - tail)) if right < n else 1.0
-    return low, high

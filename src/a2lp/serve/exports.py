@@ -10,7 +10,7 @@ from typing import Any
 
 from a2lp.labelling.tables import escaped
 from a2lp.serve.board import Board
-from a2lp.serve.solver import Export
+from a2lp.serve.jobs import Export
 from a2lp.serve.state import ACCEPTED, REJECTED, UNSEEN, YOURS, Mark
 
 FORMATS = {

@@ -16,11 +16,9 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from html.parser import HTMLParser
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import parse_qs, unquote, urlsplit
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -32,18 +30,11 @@ from a2lp.files import writing
 from a2lp.serve.board import Board
 from a2lp.serve.bodies import message, read_body
 from a2lp.serve.gate import App, Receive, Scope, Send
+from a2lp.serve.label_studio_tasks import Finder, Interface, chosen, dicts, read_interface
 from a2lp.serve.service import Service
 
 _WAIT = 60.0  # seconds that a prediction waits for the answer to the last label; Label Studio waits 100
 _log = logging.getLogger("a2lp.serve")
-
-
-class Interface(NamedTuple):
-    """What a labelling interface calls its choices: the tag's name, what it is about, and the values."""
-
-    from_name: str = "choice"
-    to_name: str = "image"
-    choices: tuple[str, ...] = ()
 
 
 class Backend:
@@ -172,7 +163,7 @@ def commands_of(news: Mapping[str, Any], board: Board) -> Iterable[dict[str, Any
     if action in ("ANNOTATION_CREATED", "ANNOTATION_UPDATED"):
         yield from _label(news.get("annotation"), news.get("task"), board)
     elif action == "ANNOTATIONS_DELETED":
-        for annotation in _dicts(news.get("annotations")):
+        for annotation in dicts(news.get("annotations")):
             row = _row_of(annotation.get("id"), board)
             if row is not None and row in board.labels.marks:
                 yield {"id": f"ls-{secrets.token_hex(8)}", "op": "clear", "rows": [row]}
@@ -181,7 +172,7 @@ def commands_of(news: Mapping[str, Any], board: Board) -> Iterable[dict[str, Any
 def _label(annotation: Any, task: Any, board: Board) -> Iterable[dict[str, Any]]:
     if not isinstance(annotation, dict) or not isinstance(task, dict) or annotation.get("was_cancelled"):
         return
-    row, number, name = Finder(board.keys)(task), annotation.get("id"), _choice(annotation.get("result"))
+    row, number, name = Finder(board.keys)(task), annotation.get("id"), chosen(annotation.get("result"))
     if row is None or not isinstance(number, int):
         return
     # the same news again must not label again, and an update must
@@ -217,88 +208,6 @@ def prediction(board: Board, row: int | None, interface: Interface, version: str
             about = {"from_name": interface.from_name, "to_name": interface.to_name, "type": "choices"}
             return found | {"score": round(p, 4), "result": [about | {"value": value}]}
     return found
-
-
-class Finder:
-    """Finds the point of a task: by ``data.key``, or by a file name in its data."""
-
-    def __init__(self, keys: Sequence[str]) -> None:
-        self._row_of = {key: row for row, key in enumerate(keys)}
-        names: dict[str, int | None] = {}
-        for row, key in enumerate(keys):
-            name = key.rpartition("/")[2]
-            names[name] = None if name in names else row  # a name that two files have decides nothing
-        self._by_name = names
-
-    def __call__(self, task: Any) -> int | None:
-        """The row of a task's point; None if the source has none."""
-        data = task.get("data") if isinstance(task, dict) else None
-        if not isinstance(data, dict):
-            return None
-        if (row := self._row_of.get(str(data.get("key")))) is not None:
-            return row
-        for value in data.values():
-            if isinstance(value, str) and (row := self._by_address(value)) is not None:
-                return row
-        return None
-
-    def _by_address(self, address: str) -> int | None:
-        try:
-            parts = urlsplit(address)
-        except ValueError:
-            return None
-        # files that Label Studio serves from a folder are named in ?d=
-        path = next(iter(parse_qs(parts.query).get("d", [])), unquote(parts.path)).replace("\\", "/")
-        pieces = path.strip("/").split("/")
-        for start in range(len(pieces)):
-            if (row := self._row_of.get("/".join(pieces[start:]))) is not None:
-                return row
-        name = re.sub(r"^[0-9a-f]{8}-", "", pieces[-1])  # which it puts before the names of uploaded files
-        return next((row for one in (pieces[-1], name) if (row := self._by_name.get(one)) is not None), None)
-
-
-class _Reader(HTMLParser):
-    """Reads a labelling interface; unlike an XML parser it expands no entities of the document's own."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: tuple[str, str] | None = None
-        self.choices: list[str] = []
-        self._inside = False
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
-        if tag == "choices" and self.names is None:
-            self.names, self._inside = (given.get("name", "choice"), given.get("toname", "image")), True
-        elif tag == "choice" and self._inside:
-            self.choices.append(given.get("value", ""))
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "choices":
-            self._inside = False
-
-
-def read_interface(schema: Any) -> Interface | None:
-    """The first choices of a labelling interface; None if it has none."""
-    if not isinstance(schema, str):
-        return None
-    reader = _Reader()
-    reader.feed(schema)
-    return None if reader.names is None else Interface(*reader.names, tuple(reader.choices))
-
-
-def _choice(result: Any) -> str | None:
-    """The class that an annotation chose; None if it chose none."""
-    for part in _dicts(result):
-        value = part.get("value")
-        choices = value.get("choices") if isinstance(value, dict) else None
-        if part.get("type") == "choices" and isinstance(choices, list) and choices and isinstance(choices[0], str):
-            return choices[0]
-    return None
-
-
-def _dicts(values: Any) -> list[dict[str, Any]]:
-    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
 
 
 def _secret(path: Path) -> str:

@@ -38,7 +38,10 @@ class Log:
         self.lines: list[Line] = []
         self._by_id: dict[str, Line] = {}
         with writing(path):
+            new = not path.exists()
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            if new:
+                _sync_folder(path.parent)
         try:
             self._read()
         except BaseException:
@@ -121,6 +124,16 @@ class Lock:
         """Give the right to write back."""
         self._file.truncate(0)
         self._file.close()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the name of a new file on disk, too, where the system can do that."""
+    if os.name == "posix":
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
 
 
 def _lock(file: IO[str]) -> bool:

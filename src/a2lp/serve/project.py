@@ -21,6 +21,7 @@ _ABOUT = """This folder was made by `a2lp serve`. It belongs to {source}, and ca
 labels.jsonl    every label that you gave, one command a line; nothing in it is ever changed, only added
 settings.json   settings of the page
 curve.jsonl     the estimated accuracy after each answer
+sorted/         links to the images, in a folder for each class, once you have asked for them
 cache/          vectors and their graph; can be deleted
 thumbnails/     small pictures; can be deleted
 """

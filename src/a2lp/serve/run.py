@@ -116,6 +116,11 @@ def _open(
 
     where = source or DEMO
     folder = project or usual_folder(where)
+    if Path(where).is_dir() and Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(where)):
+        raise InputError(
+            f"{folder} lies in the source {where}, whose images would then include thumbnails. Choose a folder outside "
+            "of it with --project DIR."
+        )
     task = read_task(list(labels), find_points(where), need_choice=False)
     points = task.points
     classes = read_names(names) if names is not None else []

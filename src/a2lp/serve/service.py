@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from a2lp.errors import A2LPError, InputError
 from a2lp.files import reason
 from a2lp.serve.project import Project
+from a2lp.serve.tabs import Page
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,27 +27,7 @@ if TYPE_CHECKING:
 
 _DEBOUNCE = 0.15  # seconds after the last label before the solver is asked
 _STATE_EVERY = 0.1  # seconds between two messages with the whole state
-_MOST_QUEUED = 200  # messages to a page that does not read; then it gets everything anew
 _IRRELEVANT = ("pin", "audit_start", "class")  # commands that change no answer
-
-
-class Page:
-    """An open tab: messages that wait to be sent."""
-
-    def __init__(self) -> None:
-        self._waiting: asyncio.Queue[str | bytes] = asyncio.Queue()
-        self.missed = False
-
-    def send(self, message: str | bytes) -> None:
-        """Queue a message."""
-        if self._waiting.qsize() >= _MOST_QUEUED:
-            self.missed = True
-        else:
-            self._waiting.put_nowait(message)
-
-    async def next(self) -> str | bytes:
-        """The next message to send."""
-        return await self._waiting.get()
 
 
 class Service:
@@ -171,9 +152,11 @@ class Service:
         """What the page is told as a whole."""
         if self.board is None:
             return {**self.loading, "source": self.source, "images": self.images}
+        from a2lp.serve.summary import state
+
         map_ready = (self.project.cache / "map.npy").exists()
         about = {"phase": "ready", "source": self.source, "images": self.images, "map": map_ready}
-        return about | {"skipped": len(self.skipped)} | self.board.state()
+        return about | {"skipped": len(self.skipped)} | state(self.board)
 
     def join(self, page: Page) -> None:
         """A tab was opened: it gets everything."""
@@ -181,6 +164,13 @@ class Service:
         page.send(json.dumps({"type": "state", **self.state()}))
         if self.board is not None:
             page.send(self.board.whole())
+
+    def map(self) -> np.ndarray[Any, Any] | None:
+        """Coordinates of the map (n, 2), from 0 to 65535; None until they are computed."""
+        import numpy as np
+
+        path = self.project.cache / "map.npy"
+        return np.load(path) if path.exists() else None
 
     # ---- what goes out ----------------------------------------------------------------------------------------------
 
@@ -297,17 +287,3 @@ class Service:
                 return
             timer.cancel()
         self._timers[name] = self._loop.call_later(seconds, do)
-
-
-def points_of(service: Service, rows: Sequence[int]) -> list[dict[str, Any]]:
-    """What the page shows about some points."""
-    board = service.ready()
-    return [board.point(row) for row in rows]
-
-
-def map_of(service: Service) -> np.ndarray[Any, Any] | None:
-    """The map's coordinates (n, 2), from 0 to 65535; None until they are computed."""
-    import numpy as np
-
-    path = service.project.cache / "map.npy"
-    return np.load(path) if path.exists() else None

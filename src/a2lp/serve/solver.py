@@ -12,7 +12,6 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from inspect import signature
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
@@ -23,53 +22,13 @@ import numpy as np
 
 from a2lp.errors import A2LPError, InputError
 from a2lp.files import reason, replacing
+from a2lp.serve.jobs import Export, Job
 from a2lp.serve.prepared import Prepared, Spec, prepare
 
 Message = dict[str, Any]
 _IDLE = 1.0  # seconds without new labels before suggestions and estimates are computed
 _PATIENCE = {"answer": 10.0, "idle": 20.0}  # seconds after which a result is needed even if labels have changed since
 _SUGGESTED = 20
-
-
-@dataclass(frozen=True)
-class Job:
-    """Labels to answer for.
-
-    Attributes
-    ----------
-    seq : int
-        The log's last line.
-    rows : list of int
-        Labelled points.
-    codes : list of int
-        Their classes by number.
-    how : list of str
-        How each was chosen: "", "random", "suggested" or "audit".
-    names : dict of int to str
-        The classes.
-    passed : list of int
-        Points that must not be suggested: rejected and accepted ones.
-    """
-
-    seq: int
-    rows: list[int]
-    codes: list[int]
-    how: list[str]
-    names: dict[int, str]
-    passed: list[int]
-
-
-@dataclass(frozen=True)
-class Export:
-    """A request to write a table of all labels for a job's labels; ``states`` has the page's own columns by name."""
-
-    ticket: int
-    job: Job
-    path: str
-    key: str
-    states: dict[str, list[Any]]
-    labels: list[str | None]
-    keep: list[bool]
 
 
 class Stopped(Exception):
@@ -79,10 +38,12 @@ class Stopped(Exception):
 class Solver:
     """A pool, and what has been sent about it."""
 
-    def __init__(self, prepared: Prepared, wanted: Any, send: Callable[[Message], None]) -> None:
+    def __init__(self, prepared: Prepared, spec: Spec, wanted: Any, send: Callable[[Message], None]) -> None:
         from a2lp.pool.session import Pool
 
         self.keys = prepared.keys
+        path_of = dict(zip(spec.keys, spec.paths or (), strict=False))
+        self.paths = None if spec.paths is None else [Path(path_of[key]) for key in self.keys]
         self.pool = Pool(prepared.graph)
         self.pool.points = prepared.points
         self.pool.check = self._check
@@ -90,6 +51,7 @@ class Solver:
         self.now: Job | None = None
         self._labels: dict[int, tuple[str, str]] = {}
         self._tells_how = "how" in signature(Pool.label).parameters
+        self.suggested: Any = None
         self.kind = ""
         self.last = {"answer": 0.0, "idle": 0.0}
 
@@ -107,7 +69,7 @@ class Solver:
     def export(self, request: Export) -> None:
         """Write a table as ``a2lp classify`` does, with the page's columns beside."""
         from a2lp.labelling.classify import label
-        from a2lp.labelling.outputs import TABLES
+        from a2lp.labelling.outputs import write_output
 
         self._take(request.job)
         self.kind = ""  # is not stopped
@@ -118,9 +80,7 @@ class Solver:
                 result.table["label"][row] = text
         for name, values in request.states.items():
             result = result.with_column(name, values)
-        path = Path(request.path)
-        with replacing(path) as temporary:
-            TABLES[path.suffix](result, temporary)
+        write_output(result, request.path, force=True, link=True, paths=self.paths)
         self.send({"type": "exported", "ticket": request.ticket})
 
     def _take(self, job: Job) -> None:
@@ -200,7 +160,8 @@ class Solver:
         try:
             found = self.pool.suggest(_SUGGESTED + min(len(passed), 200))
         except InputError:  # all points are labelled
-            self.send({"type": "suggested", "seq": job.seq, "rows": [], "expected": None})
+            self.send({"type": "suggested", "seq": job.seq, "rows": []})
+            self.suggested = None
             return
         hows = getattr(found, "how", ("suggested",) * len(found.rows))
         rows = [
@@ -208,7 +169,8 @@ class Solver:
             for row, why, how in zip(found.rows.tolist(), found.why, hows, strict=True)
             if row not in passed
         ]
-        self.send({"type": "suggested", "seq": job.seq, "rows": rows[:_SUGGESTED], "expected": found.expected})
+        self.send({"type": "suggested", "seq": job.seq, "rows": rows[:_SUGGESTED]})
+        self.suggested = found
 
     def _send_assessment(self, job: Job) -> None:
         worth = self.pool.assessment
@@ -231,6 +193,7 @@ class Solver:
                 "doubted": doubted,
                 "unseen": getattr(worth, "unseen", None),
                 "novelty": self.pool.novelty.astype(np.float32),
+                "expected": None if self.suggested is None else self.suggested.expected,
             }
         )
 
@@ -261,7 +224,7 @@ def _serve(conn: Connection, wanted: Any, spec: Spec) -> None:
 
     prepared = prepare(spec, report)
     conn.send({"type": "ready"})
-    solver = Solver(prepared, wanted, conn.send)
+    solver = Solver(prepared, spec, wanted, conn.send)
     rested = True
     while True:
         jobs: list[Any] = []

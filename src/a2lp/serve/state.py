@@ -203,16 +203,9 @@ class Labels:
         for place, key in enumerate(keys):
             if (row := self.row_of.get(key)) is not None:
                 code = each["class"][place]
-                mark = Mark(
-                    line["seq"],
-                    line["t"],
-                    kind,
-                    -1 if code is None else code,
-                    line.get("how", ""),
-                    each["shown_class"][place],
-                    each["confidence"][place],
-                )
-                yield mark, row
+                shown = each["shown_class"][place], each["confidence"][place]
+                code = -1 if code is None else code
+                yield Mark(line["seq"], line["t"], kind, code, line.get("how", ""), *shown), row
 
     def _fold_classes(self) -> list[ClassInfo]:
         classes = [ClassInfo(name, code) for code, name in enumerate(self._names)]
