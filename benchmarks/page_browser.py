@@ -27,6 +27,8 @@ from study import RECORDS, Record
 RECORD = RECORDS / "page_browser.json"
 EXTRA = ("starlette", "uvicorn", "wsproto", "anyio", "h11")
 CLASSES = 50
+KINDS = ("Arctic", "Black", "Common", "Forster", "Herring", "Little")
+BIRDS = ("Auklet", "Cormorant", "Grebe", "Sparrow", "Tern")
 LOOKS = {"light": {}, "dark": {"color_scheme": "dark"}, "forced": {"forced_colors": "active"}}
 KEYS = 40  # labels whose times are taken
 
@@ -154,49 +156,44 @@ def speed(n: int) -> Callable[[Path], dict[str, Any]]:
 
 
 def keys(folder: Path) -> dict[str, Any]:
-    """200 labels of 30 classes with the keyboard alone, by a user who types two letters of each name."""
-    parts = ("leaf", "bark", "root", "seed", "twig")
-    names = [f"{tree}{part}" for tree in ("oak", "elm", "ash", "fir", "yew", "bay") for part in parts]
+    """200 labels of 30 classes with the keyboard alone, by a user who types the initials of a name."""
+    names = [f"{kind} {bird}" for kind in KINDS for bird in BIRDS]
     rng = np.random.default_rng(1)
-    truth = rng.integers(0, 30, 3000)
-    points = 3 * rng.normal(size=(30, 32))[truth] + rng.normal(size=(3000, 32))
+    truth = rng.integers(0, len(names), 3000)
+    points = 3 * rng.normal(size=(len(names), 32))[truth] + rng.normal(size=(3000, 32))
     np.savez(folder / "keys.npz", features=points.astype(np.float32))
     (folder / "names.txt").write_text("\n".join(names), encoding="utf-8")
     pressed, given = [], {}
     started = Server(folder / "keys.npz", "--names", folder / "names.txt", project=folder / "keys")
     with started as server, browser() as context:
         tab = Tab(context, server.address).ready()
-        tab.page.wait_for_selector("#queue [data-row]", timeout=120_000)
+        pins = {one["name"]: one["pin"] for one in tab.api("/api/state")["classes"]}
         tab.press(".")
         for _ in range(200):
-            for _ in range(600):
-                if (row := tab.current()) >= 0:
-                    break
-                tab.page.wait_for_timeout(50)
-            pressed.append(_type(tab, names[truth[row]]))
+            row = tab.suggested()
             given[row] = names[truth[row]]
+            pressed.append(_type(tab, given[row], pins[given[row]]))
         tab.saved()
         wrong = sum(tab.labels().get(row) != name for row, name in given.items())
         tab.check()
     median, mean = statistics.median(pressed), round(statistics.mean(pressed), 2)
-    return {"labels": len(pressed), "classes": 30, "wrong": wrong, "median_keys": median, "mean_keys": mean}
+    return {"labels": len(given), "classes": len(names), "wrong": wrong, "median_keys": median, "mean_keys": mean}
 
 
-def _type(tab: Tab, name: str) -> int:
-    """Label the current point; the number of keys: a pinned one, or letters until the name comes first, and Enter."""
-    pins = {one["name"]: one["pin"] for one in tab.api("/api/state")["classes"]}
-    if pins.get(name):
-        tab.press(pins[name])
+def _type(tab: Tab, name: str, pin: str | None) -> int:
+    """Label the current point; the number of keys: a pinned one, or initials until the name is chosen, and Enter."""
+    if pin:
+        tab.press(pin)
         return 1
-    letters = 0
-    for letter in (name[0], *name[3:]):  # an initial and the word after it: "oakleaf" is o, l, e, ...
-        tab.press(letter)
-        letters += 1
+    letters = [word[0].lower() for word in name.split()]
+    chosen = tab.page.locator("#palette-list [aria-selected=true] .name")
+    for count, key in enumerate([*letters, *["ArrowDown"] * 9], start=1):
+        tab.press(key)
         tab.page.wait_for_selector("#palette[open]")
-        if tab.page.locator("#option-0 .name").inner_text() == name:
-            break
-    tab.press("Enter")
-    return letters + 1
+        if chosen.inner_text() == name:
+            tab.press("Enter")
+            return count + 1
+    raise RuntimeError(f"the palette does not offer {name}")
 
 
 def million(folder: Path) -> dict[str, Any]:
@@ -262,7 +259,7 @@ def _lasso_time(page: Any) -> float:
 
 
 def accessibility(folder: Path) -> dict[str, Any]:
-    """Violations that axe finds on the page, in the palette and in the help; whether the focus survives a regrouping."""
+    """Violations that axe finds on the page, in palette and help; whether the focus survives a regrouping."""
     from axe_playwright_python.sync_playwright import Axe
 
     found = {}

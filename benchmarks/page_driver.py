@@ -133,6 +133,11 @@ class Tab:
         """The row that has the keyboard."""
         return int(self.page.evaluate("document.activeElement.dataset.row ?? -1"))
 
+    def suggested(self) -> int:
+        """The suggestion that has the keyboard; waits while the next ones are being chosen."""
+        self.page.wait_for_selector("#queue [aria-selected=true]", timeout=60_000)
+        return self.current()
+
     def api(self, path: str) -> Any:
         """What the server answers to the page."""
         return self.page.evaluate("(path) => fetch(path).then((answer) => answer.json())", path)

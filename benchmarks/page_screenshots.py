@@ -22,12 +22,9 @@ def label(tab: Tab, n: int) -> None:
     from sklearn.datasets import load_digits
 
     truth = load_digits().target
-    tab.page.wait_for_selector("#queue [data-row]", timeout=60_000)
     tab.press(".")
     for _ in range(n):
-        while (row := tab.current()) < 0:
-            tab.page.wait_for_timeout(100)  # the next suggestions are being chosen
-        tab.name(NAMES[truth[row]])
+        tab.name(NAMES[truth[tab.suggested()]])
         tab.page.wait_for_timeout(1200)  # a user's pace, which the forecast shows
     tab.settled()
     tab.page.wait_for_timeout(6000)  # sorted again, accuracy estimated

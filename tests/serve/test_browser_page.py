@@ -92,7 +92,7 @@ def label_queue(tab: Any, truth: Any, n: int) -> list[int]:
     rows = []
     tab.press(".")
     for _ in range(n):
-        row = tab.current()
+        row = tab.suggested()
         tab.name(f"digit {truth[row]}")
         rows.append(row)
     tab.settled()
@@ -110,8 +110,7 @@ def test_label_by_keys_and_see_everything_relabelled(
         assert tab.labels() == {row: f"digit {truth[row]}" for row in rows}
         state = tab.api("/api/state")
         assert sum(one["predicted"] for one in state["classes"]) == len(truth) - 15  # everything else has a prediction
-        tab.press(".")
-        row = tab.current()
+        row = tab.suggested()
         tab.press("1")  # the first class has a key
         first = next(one["name"] for one in state["classes"] if one["pin"] == "1")
         tab.saved()
@@ -124,7 +123,7 @@ def test_label_by_keys_and_see_everything_relabelled(
         assert tab.labels()[row] == first
         other = visit(server.address, context=tab.page.context).ready()
         assert other.labels() == tab.labels()
-        tab.press(".")
+        tab.suggested()
         tab.name("brand new")
         other.page.wait_for_selector("#classes >> text=brand new")  # tabs agree without a reload
         before = tab.labels()

@@ -3,8 +3,16 @@
 /** @param {string} text without case and accents */
 export const fold = (text) => text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase().trim();
 
+/** @param {string} text @param {string} letters whether they stand in this order in the text */
+function within(text, letters) {
+  let next = 0;
+  for (const letter of text) if (letter === letters[next]) next++;
+  return next === letters.length;
+}
+
 /**
- * How well a name fits: 0 equal, 1 begins with it, 2 a word begins with it, 3 contains it, 4 has its letters in order; -1 not at all.
+ * How well a name fits: 0 equal, 1 begins with it, 2 a word begins with it, 3 initials of words, 4 contains it,
+ * 5 its letters in order from the first one on, 6 its letters in order; -1 not at all.
  * @param {string} name
  * @param {string} query
  */
@@ -13,14 +21,12 @@ export function fit(name, query) {
   const wanted = fold(query);
   if (text === wanted) return 0;
   if (text.startsWith(wanted)) return 1;
-  const at = text.indexOf(wanted);
-  if (at > 0) {
-    for (let from = at; from > 0; from = text.indexOf(wanted, from + 1)) if (!/[\p{L}\p{N}]/u.test(text[from - 1])) return 2;
-    return 3;
-  }
-  let next = 0;
-  for (const letter of text) if (letter === wanted[next]) next++;
-  return next === wanted.length ? 4 : -1;
+  const words = text.split(/[^\p{L}\p{N}]+/u);
+  if (words.some((_, i) => words.slice(i).join(" ").startsWith(wanted))) return 2;
+  if (within(words.map((word) => word[0]).join(""), wanted)) return 3;
+  if (text.includes(wanted)) return 4;
+  if (!within(text, wanted)) return -1;
+  return text[0] === wanted[0] ? 5 : 6;
 }
 
 /**
