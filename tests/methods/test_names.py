@@ -222,8 +222,6 @@ def test_methods_say_what_they_miss() -> None:
     empty = TaskBatch(images[None, :0], np.empty((1, 0)), images[None], **named)
     with pytest.raises(InputError, match=r"task 0 has no support vector of class 'a'; LP does not use names.*a2lp_em"):
         a2lp.create("lp").predict(empty)
-    with pytest.raises(InputError, match=r"preprocess='plc' changes the angles.*preprocess='none'"):
-        a2lp.create("a2lp_em", preprocess="plc").predict(empty)
     assert set(a2lp.create("zero_shot").predict(empty).labels[0]) <= {"a", "b", "c"}
 
 

@@ -21,18 +21,16 @@ miniImageNet, one setting for all shots and samplers.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from a2lp.arrays import namespace
 from a2lp.checks import choice, flag, number, whole
 from a2lp.engines.contract import NO_SOLUTION, Callback, Loop
-from a2lp.errors import InputError
 from a2lp.loops import em
-from a2lp.loops.em import names
+from a2lp.methods import _em_names as names
 from a2lp.methods._maths import log_scores
 from a2lp.methods.base import LoopMethod, Outcome, Points, scored
 from a2lp.preprocess import l2
-from a2lp.tasks.batch import TaskBatch
 
 _ESTIMATED, _WHITENED = (50.0, 0.6), (50.0, 0.8)  # temperature and alpha
 _UNIFORM = (20.0, 0.4)  # equal masses keep classes from merging, so a softer assignment and less propagation suffice
@@ -86,13 +84,6 @@ class A2LPEM(LoopMethod):
     local_whitening: bool | None = flag(None, "None is True with preprocess='whiten'.")
     text_weight: float = number(1.5, "0 or more", "1.5 was chosen; 0 leaves the names to start and anchor.")
 
-    def _check(self, batch: TaskBatch) -> None:
-        if batch.prototypes is not None and self.preprocess not in ("none", "l2"):
-            raise InputError(
-                f"preprocess={self.preprocess!r} changes the angles between images and names, and the batch has names. "
-                "Use preprocess='none', or leave prototypes out."
-            )
-
     def _solve(self, points: Points, callback: Callback | None = None) -> Outcome:
         if points.prototypes is not None:
             return self._solve_named(points)
@@ -134,5 +125,5 @@ class A2LPEM(LoopMethod):
         unit = points._replace(vectors=l2(points.vectors), prototypes=l2(points.prototypes))
         result, s = names.run(unit, settings), points.codes.shape[1]
         queries = namespace(points.vectors).matrix_transpose(result.shares[:, :, s : s + points.n_query])
-        reason = {"engine": "batched", "reason": names.REASON}
-        return scored(log_scores(queries, self.tau), anchors=result.means, **reason)
+        ran: dict[str, Any] = {"engine": "batched", "reason": names.REASON}
+        return scored(log_scores(queries, self.tau), anchors=result.means, **ran)

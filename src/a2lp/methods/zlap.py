@@ -20,6 +20,7 @@ from a2lp.engines.contract import NO_SOLUTION
 from a2lp.methods._maths import log_scores
 from a2lp.methods._names import neighbour_graph, text_logits
 from a2lp.methods.base import Method, Outcome, Points, scored
+from a2lp.preprocess import l2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +44,10 @@ class ZLaP(Method):
     alpha: float = number(0.3, "at least 0 and below 1", f"{NO_SOLUTION} the authors use 0.3.")
 
     def _solve(self, points: Points) -> Outcome:
+        assert points.prototypes is not None
+        # cosines, whatever the preprocessing
+        points = points._replace(vectors=l2(points.vectors), prototypes=l2(points.prototypes))
         vectors, names, s = points.vectors, points.prototypes, points.codes.shape[1]
-        assert names is not None
         xp, c, n = namespace(vectors), points.n_classes, vectors.shape[1]
         images = xp.zeros_like(vectors @ xp.matrix_transpose(vectors))
         if self.n_neighbors > 1:
