@@ -11,8 +11,9 @@ the confidences of the unlabelled points, so it includes classes without a label
 
 Labels are held out in at most five folds, so that every class loses labels alike, and predicted by the same method.
 The interval is normal, and covers the uncertainty of a and b, that of the share of unknown classes, the chance in a
-finite number of points, and 1 point (sd) for what the model leaves out: a model that lacks a fold is a little worse
-than the whole one.
+finite number of points, and what the model leaves out: 1 point (sd), since a model that lacks a fold is a little worse
+than the whole one, and 10 points divided by the labels per class, since classes with one label are never held out, and
+those with two are predicted from one.
 
 It holds for labels at random, class by class, suggested and mixed, as long as it is known how each was chosen
 (``Pool.label``); docs/classify.md shows how often. Audits, points drawn at random among the suggestions, are the only
@@ -37,6 +38,7 @@ from a2lp.pool.unseen import UNREACHED, spread, unseen_mass
 
 _FOLDS = 5
 _MODEL_SD = 0.01  # of the accuracy, from what the model leaves out
+_FEW_SD = 0.1  # likewise, divided by the labels per class; the least that holds on all kinds of validation pools
 _SURE = 0.75  # the probability of another class from which a given label is doubted
 
 
@@ -164,6 +166,7 @@ class _Beliefs(NamedTuple):
     x: NdArray
     unseen: NdArray
     unseen_variance: float
+    labels_per_class: float
 
     @property
     def confidence(self) -> NdArray:
@@ -181,7 +184,8 @@ class _Beliefs(NamedTuple):
         # where there are more points of unknown classes than expected, they are so in proportion
         total = float(self.unseen[self.new].mean())
         lost = float(((1 - known) * right).mean()) / total if total else 1.0
-        variance = self.calibration.variance(x, known) + (float(known.mean()) * _MODEL_SD) ** 2
+        left_out = _MODEL_SD**2 + (_FEW_SD / self.labels_per_class) ** 2
+        variance = self.calibration.variance(x, known) + float(known.mean()) ** 2 * left_out
         variance += lost**2 * self.unseen_variance + float((confidence * (1 - confidence)).mean()) / m
         half = 1.96 * float(np.sqrt(variance))
         # the true share is a multiple of 1 / m
@@ -197,7 +201,7 @@ def _believe(answer: PoolAnswer, calibration: Calibration, how: NdArray, scores:
     unseen = np.zeros(len(new))
     unseen[new] = spread(mass, scores[new], answer.reached[new])
     x = evidence(answer.probabilities.max(axis=1), answer.propagated_confidence)
-    return _Beliefs(calibration, new, x, unseen, variance)
+    return _Beliefs(calibration, new, x, unseen, variance, answer.task.labels_per_class)
 
 
 def _held_out(answer: PoolAnswer) -> tuple[NdArray, NdArray, NdArray]:
