@@ -38,6 +38,8 @@ ROWS: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "trans_clip, start text": ("trans_clip", {"start": "text"}, "transclip-textinit"),
     "stat_a": ("stat_a", {}, "stata"),
     "zlap": ("zlap", {}, "zlap"),
+    "ecalp": ("ecalp", {}, "ecalp-final"),
+    "ecalp, online": ("ecalp", {"online": True}, "ecalp"),
     "em_dirichlet": ("em_dirichlet", {}, "emdirichlet"),
     "em_dirichlet, hard": ("em_dirichlet", {"hard": True}, "hardemdirichlet"),
     "a2lp_em": ("a2lp_em", {}, None),
