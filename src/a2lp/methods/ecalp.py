@@ -22,6 +22,7 @@ import numpy as np
 
 from a2lp.arrays import like, to_numpy
 from a2lp.checks import flag, number, whole
+from a2lp.loops import stream
 from a2lp.methods._maths import log_scores
 from a2lp.methods.base import Method, Outcome, Points, scored
 from a2lp.preprocess import l2
@@ -64,11 +65,8 @@ class ECALP(Method):
 
     def _stream(self, vectors: Any, names: Any, codes: Any) -> Any:
         """Scores (n, c) of one task's points without a label."""
-        from a2lp.kernels.stream import propagate_stream
-
         s, c = len(codes), len(names)
         shots, images = vectors[:s], vectors[s:]
-        n, k, dtype = len(images), self.n_neighbors, vectors.dtype
         spread = names.var(axis=0) if c > 1 else np.ones_like(names[0])
         similarity = l2(images * spread) @ images.T  # rows are weighted
         nodes, weights = self._nearest(images @ names.T, self.n_names, 0)
@@ -76,15 +74,9 @@ class ECALP(Method):
             inverse = 1 / np.maximum(shots.var(axis=0), _LEAST_VARIANCE) if s > 1 else np.ones_like(names[0])
             found = self._nearest(l2(images * inverse) @ shots.T, self.n_shots, c)
             nodes, weights = (np.concatenate(pair, axis=1) for pair in zip((nodes, weights), found, strict=True))
-        labels = np.concatenate([np.eye(c), np.eye(c)[codes]]).astype(dtype)
-        arrival, final, start = (np.zeros((n, c), dtype) for _ in range(3))
-        lists = [np.zeros((n + extra, k), kind) for extra in (0, 2) for kind in (np.int64, dtype)]
-        near, sims, list_near, list_sims = lists
-        scores, new = (np.zeros((n + 2, c), dtype) for _ in range(2))
-        work = near, sims, np.zeros(n, np.int64), list_near, list_sims, start, scores, new
-        work = (*work, np.zeros(len(labels) + n + 2, dtype))
-        gamma = dtype.type(self.gamma)
-        propagate_stream(similarity, nodes, weights.astype(dtype), labels, gamma, self.steps, arrival, final, work)
+        labels = np.concatenate([np.eye(c), np.eye(c)[codes]])
+        settings: dict[str, Any] = {"n_neighbors": self.n_neighbors, "gamma": self.gamma, "steps": self.steps}
+        arrival, final = stream.run(similarity, nodes, weights, labels, **settings)
         return arrival if self.online else final
 
     def _nearest(self, cosines: Any, k: int, first: int) -> tuple[Any, Any]:
