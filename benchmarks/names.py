@@ -38,9 +38,12 @@ ROWS: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "trans_clip, start text": ("trans_clip", {"start": "text"}, "transclip-textinit"),
     "stat_a": ("stat_a", {}, "stata"),
     "zlap": ("zlap", {}, "zlap"),
+    "ecalp": ("ecalp", {}, "ecalp-final"),
+    "ecalp, online": ("ecalp", {"online": True}, "ecalp"),
     "em_dirichlet": ("em_dirichlet", {}, "emdirichlet"),
     "em_dirichlet, hard": ("em_dirichlet", {"hard": True}, "hardemdirichlet"),
     "a2lp_em": ("a2lp_em", {}, None),
+    "a2lp_em, names alone": ("a2lp_em", {}, None),
     "a2lp_em, shots alone": ("a2lp_em", {}, None),
 }
 
@@ -54,9 +57,9 @@ class Pools:
         self.labels = found["labels"].astype(np.int64)
         self.runs = [name for name in self.rows if name != "labels" and not name.endswith(("_support", "_val"))]
 
-    def task(self, run: str, *, named: bool = True) -> a2lp.TaskBatch:
+    def task(self, run: str, *, named: bool = True, labelled: bool = True) -> a2lp.TaskBatch:
         """One pool as a task; without shots the support is empty."""
-        support = self.rows[f"{run}_support"] if has_shots(run) else np.zeros(0, np.int64)
+        support = self.rows[f"{run}_support"] if has_shots(run) and labelled else np.zeros(0, np.int64)
         names = {"prototypes": self.text, "classes": np.arange(len(self.text))} if named else {}
         arrays = self.vectors[support][None], self.labels[support][None], self.vectors[self.rows[run]][None]
         return a2lp.TaskBatch(*arrays, **names)
@@ -74,7 +77,7 @@ def labels_of(row: str, pools: Pools, run: str) -> Any:
     name, params, _ = ROWS[row]
     if name == "em_dirichlet" and has_shots(run):  # as its authors do, although nobody would know
         params = params | {"k_eff": len(np.unique(pools.truth(run)))}
-    task = pools.task(run, named=row != "a2lp_em, shots alone")
+    task = pools.task(run, named=not row.endswith("shots alone"), labelled=not row.endswith("names alone"))
     if name != "trans_clip" or not has_shots(run):
         return a2lp.create(name, **params).predict(task).labels[0]
     extra = pools.rows[f"{run}_val"]
@@ -88,7 +91,7 @@ def measure(folder: Path, row: str, encoder: str) -> dict[str, Any]:
     pools, reference = Pools(folder, encoder), ROWS[row][2]
     theirs = None if reference is None else np.load(folder / f"{reference}_whu_rs19_{encoder}.npz")
     runs = [run for run in pools.runs if theirs is None or run in theirs]
-    if row == "a2lp_em, shots alone":
+    if row.endswith(" alone"):
         runs = [run for run in runs if has_shots(run)]
     found: dict[str, Any] = {"accuracy": {}, "agreement": {}, "their accuracy": {}}
     for run in runs:

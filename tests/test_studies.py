@@ -75,6 +75,11 @@ def test_docs_a2lp_plus() -> None:
     assert script("plus_study").page(text, saved("plus_study")) == text, "run benchmarks/plus_study.py"
 
 
+def test_docs_names() -> None:
+    text = read("names.md")
+    assert script("names").page(text, saved("names")) == text, "run benchmarks/names.py"
+
+
 def test_docs_paper_vs_code() -> None:
     text = read("paper-vs-code.md")
     found = script("reference_outputs").page(text, saved("reference_outputs"))
@@ -102,7 +107,7 @@ def test_docs_performance() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["field.md", "a2lp_em.md", "a2lp_plus.md", "performance.md", "classify.md", "suggest.md"]
+    "page", ["field.md", "a2lp_em.md", "a2lp_plus.md", "names.md", "performance.md", "classify.md", "suggest.md"]
 )
 def test_a_number_that_is_changed_by_hand_is_noticed(page: str) -> None:
     """That the tests above compare anything: a page with another digit is not what the records give."""
@@ -114,6 +119,7 @@ def test_a_number_that_is_changed_by_hand_is_noticed(page: str) -> None:
         "field.md": lambda: script("field").page(changed, saved("field"), saved("public_code")),
         "a2lp_em.md": lambda: script("em_tables").page(changed, saved("em_study")),
         "a2lp_plus.md": lambda: script("plus_study").page(changed, saved("plus_study")),
+        "names.md": lambda: script("names").page(changed, saved("names")),
         "classify.md": lambda: script("pool_accuracy").page(changed, saved("pool_accuracy")),
         "suggest.md": lambda: script("suggest").page(changed, saved("suggest")),
         "performance.md": lambda: script("speed_report").page(

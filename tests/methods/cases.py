@@ -18,6 +18,7 @@ class Case(NamedTuple):
     libraries: tuple[str, ...] = ("torch", "array_api_strict")  # that it runs on beside NumPy
     atol: float = 1e-9  # in float64, where things should be equal
     named: bool = False  # whether tasks have vectors of class names
+    point_order: bool = False  # whether the order of the queries may matter
 
 
 TUNED = {"steps": 15, "lr": 1e-3, "tau": 5.0}  # enough for the anchors to move and for labels to change
@@ -61,6 +62,7 @@ CASES: dict[str, Case] = {
     "zlap": Case("zlap", named=True),
     "em_dirichlet": Case("em_dirichlet", {"rounds": 2, "fit_steps": 60}, named=True, atol=1e-7),
     "em_dirichlet-hard": Case("em_dirichlet", {"hard": True, "rounds": 2, "fit_steps": 60}, named=True, atol=1e-7),
+    "ecalp": Case("ecalp", named=True, point_order=True),
     "sib": Case("sib"),
     "sib_e3bm": Case("sib_e3bm"),
     "dpgn": Case("dpgn"),

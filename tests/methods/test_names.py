@@ -115,6 +115,33 @@ def literal_zlap(images: Any, text: Any, alpha: float) -> Any:
     return scores / scores.sum(axis=1, keepdims=True)
 
 
+def literal_ecalp(images: Any, text: Any, online: bool) -> Any:
+    """The whole graph built anew at every arrival."""
+    n, c = len(images), len(text)
+    axes, start, arrived = text.var(axis=0), np.zeros((0, c)), []
+    for last in range(n):
+        here = np.r_[np.arange(last + 1), last]  # the newest twice
+        m = len(here)
+        weights = np.zeros((c + m, c + m))
+        for i in range(m):
+            for k in np.argsort(-(text @ images[here[i]]))[:3]:
+                weights[c + i, k] += max(images[here[i]] @ text[k], 0) ** 10
+            pairs = [(images[min(here[i], j)], images[max(here[i], j)]) for j in here]
+            sims = [unit(early * axes) @ late for early, late in pairs]
+            for j in np.argsort(-np.array(sims), kind="stable")[:8]:
+                weights[c + i, c + j] += max(sims[j], 0) ** 10
+        weights += weights.T
+        scale = 1 / (np.sqrt(weights.sum(axis=1)) + 1e-6)
+        weights = (scale[:, None] * weights * scale)[c:]
+        scores = np.concatenate([start, np.zeros((m - len(start), c))])
+        for _ in range(3):
+            scores = weights @ np.concatenate([np.eye(c), scores])
+        arrived.append(scores[-1])
+        start = np.where(scores == scores.max(axis=1, keepdims=True), scores / 5, 0)[: last + 1]
+    found = np.array(arrived) if online else scores[:n]
+    return found / found.sum(axis=1, keepdims=True)
+
+
 def literal_em_dirichlet(images: Any, text: Any, rounds: int, steps: int) -> Any:
     """One round fits all parameters anew; lambda is zero for four names."""
     p = softmax(30 * images @ text.T)
@@ -151,6 +178,13 @@ def test_zlap_is_its_equations() -> None:
     np.testing.assert_allclose(predict("zlap", images, text), literal_zlap(images, text, 0.3), atol=1e-12)
 
 
+@pytest.mark.parametrize("online", [False, True])
+def test_ecalp_is_its_equations(online: bool) -> None:
+    images, _, text = small_problem(n=25, c=5)
+    found = predict("ecalp", images, text, online=online)
+    np.testing.assert_allclose(found, literal_ecalp(images, text, online), atol=1e-9)
+
+
 def test_em_dirichlet_is_its_equations() -> None:
     images, _, text = small_problem()
     found = predict("em_dirichlet", images, text, rounds=3, fit_steps=40, matching=False)
@@ -171,7 +205,7 @@ def test_zero_shot_is_the_largest_cosine() -> None:
     np.testing.assert_allclose(found, softmax(100 * images @ text.T), atol=1e-12)
 
 
-NAMED = ["zero_shot", "trans_clip", "stat_a", "zlap", "em_dirichlet", "a2lp_em"]
+NAMED = ["zero_shot", "trans_clip", "stat_a", "zlap", "ecalp", "em_dirichlet", "a2lp_em"]
 
 
 @pytest.mark.parametrize("name", NAMED)
@@ -291,6 +325,8 @@ AGREE: list[tuple[str, dict[str, Any], str, list[str]]] = [
     ("trans_clip", {"start": "text"}, "transclip-textinit", ["k8_s1", "k2_s0", "skew_d1"]),
     ("stat_a", {}, "stata", ["k8_s2", "k4_s0", "k2_s1", "skew_d2"]),
     ("zlap", {}, "zlap", ["k8_s3", "k4_s3", "k2_s3", "skew_d0"]),
+    ("ecalp", {}, "ecalp-final", ["k8_s0", "k4_s0", "fs4e5_s2", "skew_d0"]),
+    ("ecalp", {"online": True}, "ecalp", ["k8_s1", "k4_s1", "skew_d2"]),
     ("em_dirichlet", {"hard": True}, "hardemdirichlet", ["k4_s4", "k2_s4", "fs4e5_s0"]),
     ("em_dirichlet", {"hard": True, "matching": False}, "hardemdirichlet-nomatch", ["k2_s2"]),
     ("em_dirichlet", {}, "emdirichlet", ["k2_s0", "fs4e5_s1"]),

@@ -28,9 +28,9 @@ every_method = pytest.mark.parametrize("case", CASES)
 
 def subject(case: str, **params: Any) -> Subject:
     """The method of a line of the table, with some of its parameters changed."""
-    _, given_params, transductive, class_order, _, atol, named = CASES[case]
+    _, given_params, transductive, class_order, _, atol, named, point_order = CASES[case]
     method = a2lp.create(CASES[case].method, **given_params | params)
-    return Subject(method, transductive, class_order, atol, named)
+    return Subject(method, transductive, class_order, atol, named, point_order)
 
 
 def with_neighbours(one: Subject, task: Task, near: float) -> Subject:

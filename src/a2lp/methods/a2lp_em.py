@@ -36,6 +36,7 @@ _ESTIMATED, _WHITENED = (50.0, 0.6), (50.0, 0.8)  # temperature and alpha
 _UNIFORM = (20.0, 0.4)  # equal masses keep classes from merging, so a softer assignment and less propagation suffice
 _DEFAULT = "None takes what was chosen on validation classes."
 _NAMED = (12.0, 0.6)  # means of unit length, as the names are, are farther apart
+_SHOTS_OF_A_NAME = 4.0  # shots of a class at which its name counts half
 _REACH = 4.0  # the weight of the shares is between -4, for equal ones, and 4
 
 
@@ -64,7 +65,8 @@ class A2LPEM(LoopMethod):
         Whether points are whitened by their deviations from their nearest neighbours; by default only with
         ``preprocess="whiten"``, since it does not help otherwise, and with names.
     text_weight : float
-        Of the logarithms of the probabilities that names give, against the distances from the anchors.
+        Of the logarithms of the probabilities that names give, against the distances from the anchors; less with
+        shots, half of it with four of each class.
     engine : str
         An engine by name, or ``"auto"``. Tasks with names have one of their own.
     """
@@ -110,6 +112,7 @@ class A2LPEM(LoopMethod):
     def _solve_named(self, points: Points) -> Outcome:
         """Tasks with class names."""
         temperature, alpha = _NAMED
+        shots = points.codes.shape[1] / points.n_classes
         settings = names.Settings(
             whitening=self.local_whitening is not False,
             n_neighbors=self.n_neighbors,
@@ -119,7 +122,7 @@ class A2LPEM(LoopMethod):
             rounds=self.rounds,
             prior=self.prior,
             share_weight=1.0 if self.share_weight is None else self.share_weight,
-            text_weight=self.text_weight,
+            text_weight=self.text_weight / (1 + shots / _SHOTS_OF_A_NAME),
             uniform=self.uniform,
         )
         unit = points._replace(vectors=l2(points.vectors), prototypes=l2(points.prototypes))

@@ -54,6 +54,7 @@ _TABLE: dict[str, tuple[str, str]] = {
         "a2lp.methods.em_dirichlet:EMDirichlet",
         "Dirichlet mixture of names (Martin et al. 2024)",
     ),
+    "ecalp": ("a2lp.methods.ecalp:ECALP", "propagation from names on a growing graph (Li et al. 2025)"),
     "sib": ("a2lp.meta.sib:SIB", "synthetic gradients on the queries, meta-trained (Hu et al. 2020)"),
     "sib_e3bm": ("a2lp.meta.sib:SIBE3BM", "SIB with an ensemble of its steps, meta-trained (Liu et al. 2020)"),
     "dpgn": ("a2lp.meta.dpgn:DPGN", "dual graph network on frozen features, meta-trained (Yang et al. 2020)"),
