@@ -315,9 +315,9 @@ def user(folder: Path) -> dict[str, Any]:
     """A user who knows the truth, follows the queue and then reviews groups: keys until 95 % of all labels are right.
 
     A label costs three keys. In a group of points with the same predicted class, the most doubtful first, the user
-    moves to each wrong one by arrow keys and labels it; several of the same class are selected, by one key each, and labelled
-    together. One key accepts the rest, and one more moves to the next group. One-by-one labelling costs three keys for
-    each of 95 % of the points.
+    moves to each wrong one by arrow keys and labels it; several of the same class are selected, by one key each, and
+    labelled together. One key accepts the rest, and one more moves to the next group. One-by-one labelling costs three
+    keys for each of 95 % of the points.
     """
     cub = a2lp.load("cub")
     classes = cub.classes or ()
