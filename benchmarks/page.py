@@ -170,7 +170,7 @@ def kills(folder: Path, times: int) -> dict[str, Any]:
                     name = f"class {chance.randrange(5)}"
                     tab.do("label", rows=[row], label=name)
                     acknowledged[row] = name
-        except (OSError, RuntimeError, ValueError, KeyError, AssertionError):
+        except (OSError, http.client.HTTPException, RuntimeError, ValueError, KeyError, AssertionError):
             return  # killed
 
     for _ in range(times + 1):
