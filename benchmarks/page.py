@@ -330,16 +330,14 @@ def user(folder: Path) -> dict[str, Any]:
         state = client.wait(lambda state: state["suggestions"])
         right = 0.0
         while right < 0.95 and len(curve) < 400:
-            forecast = state["forecast"]
-            yours = state["counts"]["yours"] + state["counts"]["accepted"]
-            if yours < QUEUED or (forecast is not None and forecast["gain"] > 0.02):
+            if state["counts"]["yours"] < QUEUED:
                 for one in state["suggestions"]:
                     client.do("label", rows=[one["row"]], label=truth[one["row"]], how="suggested")
                     keys += KEYS_A_LABEL
-                state = settled_with_suggestions(client)
+                state = client.wait(lambda state: state["suggestions"] and not state["settling"], 600)
             else:
                 keys += review(client, state, truth)
-                state = client.settled()
+                state = client.wait(lambda state: not state["settling"], 600)
             _, codes, _, _ = client.rows()
             right = float((np.array(names_of(state, codes), dtype=object) == truth).mean())
             curve.append([keys, round(right, 4)])
@@ -352,11 +350,6 @@ def user(folder: Path) -> dict[str, Any]:
         "share": round(keys / one_by_one, 3),
         "curve": curve,
     }
-
-
-def settled_with_suggestions(client: Client) -> dict[str, Any]:
-    client.settled()
-    return client.wait(lambda state: state["suggestions"])
 
 
 def review(client: Client, state: dict[str, Any], truth: Array) -> int:
