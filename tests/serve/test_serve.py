@@ -24,15 +24,15 @@ TRUTH = [str(digit) for digit in load_digits().target]
 
 @pytest.fixture(scope="module")
 def labelled(demo):
-    """The demo after thirty labels, one by one, as soon as suggestions allow."""
+    """The demo after thirty labels, one by one; as the user's own choice, which is what ``a2lp.label`` assumes."""
     before = demo.wait(lambda state: state["suggestions"])
     rows = [one["row"] for one in before["suggestions"]]
     rows += [row for row in range(200) if row not in rows][:10]
-    demo.do("label", rows=[rows[0]], label=TRUTH[rows[0]], how="suggested")
+    demo.do("label", rows=[rows[0]], label=TRUTH[rows[0]])
     time.sleep(0.5)
     assert (np.delete(demo.rows()[1], rows[0]) == NONE).all()  # one class is no choice
     for row in rows[1:]:
-        demo.do("label", rows=[row], label=TRUTH[row], how="suggested" if row in rows[:20] else "own")
+        demo.do("label", rows=[row], label=TRUTH[row])
     return rows
 
 
