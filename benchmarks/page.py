@@ -38,6 +38,7 @@ LABELS = 5  # for each class, before speed is measured
 COLUMNS = 8  # of the grid in which the simulated user moves
 KEYS_A_LABEL = 3  # the median that is promised: two letters in the palette, and Enter
 GROUP = 40  # points that the simulated user looks at before accepting
+QUEUED = 200  # labels from the queue before that
 
 
 def points(folder: Path, n: int) -> Path:
@@ -169,7 +170,7 @@ def kills(folder: Path, times: int) -> dict[str, Any]:
                     name = f"class {chance.randrange(5)}"
                     tab.do("label", rows=[row], label=name)
                     acknowledged[row] = name
-        except (OSError, RuntimeError, ValueError, KeyError, AssertionError):
+        except (OSError, http.client.HTTPException, RuntimeError, ValueError, KeyError, AssertionError):
             return  # killed
 
     for _ in range(times + 1):
@@ -313,9 +314,10 @@ def gate(folder: Path) -> dict[str, Any]:
 def user(folder: Path) -> dict[str, Any]:
     """A user who knows the truth, follows the queue and then reviews groups: keys until 95 % of all labels are right.
 
-    A label costs three keys. In a group of points with the same predicted class, the user moves to each wrong one by
-    arrow keys, labels it, and accepts the rest by one key; one more moves to the next group. One-by-one labelling costs
-    three keys for each of 95 % of the points.
+    A label costs three keys. In a group of points with the same predicted class, the most doubtful first, the user
+    moves to each wrong one by arrow keys and labels it; several of the same class are selected, by one key each, and
+    labelled together. One key accepts the rest, and one more moves to the next group. One-by-one labelling costs three
+    keys for each of 95 % of the points.
     """
     cub = a2lp.load("cub")
     classes = cub.classes or ()
@@ -328,16 +330,14 @@ def user(folder: Path) -> dict[str, Any]:
         state = client.wait(lambda state: state["suggestions"])
         right = 0.0
         while right < 0.95 and len(curve) < 400:
-            forecast = state["forecast"]
-            yours = state["counts"]["yours"] + state["counts"]["accepted"]
-            if yours < 300 or (forecast is not None and forecast["gain"] > 0.02):
+            if state["counts"]["yours"] < QUEUED:
                 for one in state["suggestions"]:
                     client.do("label", rows=[one["row"]], label=truth[one["row"]], how="suggested")
                     keys += KEYS_A_LABEL
-                state = settled_with_suggestions(client)
+                state = client.wait(lambda state: state["suggestions"] and not state["settling"], 600)
             else:
                 keys += review(client, state, truth)
-                state = client.settled()
+                state = client.wait(lambda state: not state["settling"], 600)
             _, codes, _, _ = client.rows()
             right = float((np.array(names_of(state, codes), dtype=object) == truth).mean())
             curve.append([keys, round(right, 4)])
@@ -352,11 +352,6 @@ def user(folder: Path) -> dict[str, Any]:
     }
 
 
-def settled_with_suggestions(client: Client) -> dict[str, Any]:
-    client.settled()
-    return client.wait(lambda state: state["suggestions"])
-
-
 def review(client: Client, state: dict[str, Any], truth: Array) -> int:
     """Review the largest group of points that nobody has looked at, most doubtful first; the keys that it took."""
     _, codes, confidence, flags = client.rows()
@@ -367,10 +362,15 @@ def review(client: Client, state: dict[str, Any], truth: Array) -> int:
     rows = np.flatnonzero(free & (codes == code))
     rows = rows[np.argsort(confidence[rows], kind="stable")][:GROUP]
     keys, here = 2, 0
+    wrong: dict[str, list[int]] = {}
     for place in np.flatnonzero(truth[rows] != name).tolist():
-        keys += abs(place // COLUMNS - here // COLUMNS) + abs(place % COLUMNS - here % COLUMNS) + KEYS_A_LABEL
-        here = place
-        client.do("label", rows=[int(rows[place])], label=truth[rows[place]], how="group")
+        wrong.setdefault(truth[rows[place]], []).append(place)
+    for right, places in wrong.items():
+        for place in places:
+            keys += abs(place // COLUMNS - here // COLUMNS) + abs(place % COLUMNS - here % COLUMNS)
+            here = place
+        keys += KEYS_A_LABEL + (len(places) if len(places) > 1 else 0)
+        client.do("label", rows=[int(rows[place]) for place in places], label=right, how="group")
     good = [int(row) for row in rows[truth[rows] == name]]
     if good:
         client.do("accept", rows=good, labels=[code] * len(good), how="group")

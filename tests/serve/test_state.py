@@ -118,3 +118,15 @@ def test_a_class_keeps_its_points_through_renaming_and_back():
     do(op="label", rows=[3], label="wren")  # the old one is part of auk now
     assert labels.anchors()[3] == 2
     assert [info.pin for info in labels.classes] == ["1", None, "2"]
+    for name in ("2", "0", "x"):
+        do(op="class", label=name)
+    # the key 2 must label "2", and 0 is no key
+    assert {info.name: info.pin for info in labels.classes if not info.gone} == {
+        "auk": "1",
+        "wren": "3",
+        "2": "2",
+        "0": None,
+        "x": "4",
+    }
+    do(op="pin", label="0", key="2")
+    assert {info.name: info.pin for info in labels.classes}["0"] == "2"

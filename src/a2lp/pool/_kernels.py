@@ -1,4 +1,4 @@
-"""Compiled parts of the pool: lists of nearest neighbours, and conjugate gradients on a sparse graph.
+"""Compiled parts of the pool: lists of nearest neighbours, residual push and conjugate gradients on a sparse graph.
 
 A list of neighbours is a row of similarities and one of indices, best first, of equal ones the lower index. Its
 unused end holds ``TINY`` and ``NOBODY``. Since that order is total, a list does not depend on the order in which
@@ -106,6 +106,47 @@ def choose(sims, indices, k, slack, chosen):
 
 
 @_exact
+def push(indptr, indices, data, alpha, rows, weights, least, column, touched):
+    """Solve (I - alpha S) z = e, where e has ``weights`` in ``rows``, until no residual is larger than ``least``.
+
+    ``column`` (n,), zero before, gets z, and ``touched`` the points where it is not zero; their number is returned.
+    Work is done only where residuals are: near the rows.
+    """
+    n = len(column)
+    left = np.zeros(n)
+    state = np.zeros(n, np.uint8)  # 1: in the queue, 2: touched
+    queue = np.empty(n, np.int64)
+    first, length, found = 0, 0, 0
+    for place in range(len(rows)):
+        i = rows[place]
+        left[i] += weights[place]
+        if state[i] & 1 == 0:
+            state[i] |= 1
+            queue[(first + length) % n] = i
+            length += 1
+    while length > 0:
+        i = queue[first]
+        first = (first + 1) % n
+        length -= 1
+        state[i] &= 2
+        value = left[i]
+        left[i] = 0
+        column[i] += value
+        if state[i] & 2 == 0:
+            state[i] |= 2
+            touched[found] = i
+            found += 1
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            left[j] += alpha * data[e] * value
+            if abs(left[j]) > least and state[j] & 1 == 0:
+                state[j] |= 1
+                queue[(first + length) % n] = j
+                length += 1
+    return found
+
+
+@_exact
 def residual(indptr, indices, data, alpha, z, y, r):
     """R = Y - (I - alpha S) Z, and the squared length of its columns; all (n, w), contiguous."""
     n, w = z.shape
@@ -170,44 +211,3 @@ def conjugate_gradients(indptr, indices, data, alpha, z, r, squares, enough, lim
             for q in range(w):
                 p[i, q] = r[i, q] + total[q] * p[i, q]
     return limit
-
-
-@_exact
-def push(indptr, indices, data, alpha, rows, weights, least, column, touched):
-    """Solve (I - alpha S) z = e, where e has ``weights`` in ``rows``, until no residual is larger than ``least``.
-
-    ``column`` (n,), zero before, gets z, and ``touched`` the points where it is not zero; their number is returned.
-    Work is done only where residuals are: near the rows.
-    """
-    n = len(column)
-    left = np.zeros(n)
-    state = np.zeros(n, np.uint8)  # 1: in the queue, 2: touched
-    queue = np.empty(n, np.int64)
-    first, length, found = 0, 0, 0
-    for place in range(len(rows)):
-        i = rows[place]
-        left[i] += weights[place]
-        if state[i] & 1 == 0:
-            state[i] |= 1
-            queue[(first + length) % n] = i
-            length += 1
-    while length > 0:
-        i = queue[first]
-        first = (first + 1) % n
-        length -= 1
-        state[i] &= 2
-        value = left[i]
-        left[i] = 0
-        column[i] += value
-        if state[i] & 2 == 0:
-            state[i] |= 2
-            touched[found] = i
-            found += 1
-        for e in range(indptr[i], indptr[i + 1]):
-            j = indices[e]
-            left[j] += alpha * data[e] * value
-            if abs(left[j]) > least and state[j] & 1 == 0:
-                state[j] |= 1
-                queue[(first + length) % n] = j
-                length += 1
-    return found

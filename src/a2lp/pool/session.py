@@ -69,6 +69,7 @@ class Pool:
     ) -> None:
         require_name("method", method, METHODS)
         self.method, self.seed = method, seed
+        self.check: Callable[[], None] = lambda: None  # called between the steps of an answer; may raise to end it
         self.whitening: Whitening | None = None
         self.points: NdArray | None = None
         if isinstance(x, PoolGraph):
@@ -77,7 +78,6 @@ class Pool:
             self.whitening, self.points, self.graph = whitened_graph(x, progress)
         self._given: dict[int, Any] = {}
         self._history: list[dict[int, Any]] = []
-        self.check: Callable[[], None] = lambda: None  # called between the steps of an answer; may raise to end it
         self._weights: NdArray | None = None
         self._fitted = np.zeros(0, np.int64), np.zeros(0, np.int64)  # classes and codes that the weights are of
         if labels is not None:

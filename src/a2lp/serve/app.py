@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.resources import files
@@ -88,15 +89,17 @@ class _Site:
             path.name: path.read_bytes() for path in (files("a2lp.serve") / "web").iterdir() if path.is_file()
         }
 
+        self.packed = {name: gzip.compress(data) for name, data in self.files.items()}
+
     async def index(self, request: Request) -> Response:
         page = self.files["index.html"].replace(b"{{key}}", self.key().encode())
-        return Response(page, media_type=_TYPES[".html"])
+        return _page_file(request, page, gzip.compress(page), ".html", "no-store")
 
     async def file(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in self.files or name == "index.html" or Path(name).suffix not in _TYPES:
             return message(404, f"there is nothing called {name[:80]!r} here.")
-        return Response(self.files[name], media_type=_TYPES[Path(name).suffix], headers={"cache-control": "no-cache"})
+        return _page_file(request, self.files[name], self.packed[name], Path(name).suffix, "no-cache")
 
     async def state(self, request: Request) -> Response:
         return JSONResponse(self.service.state())
@@ -206,6 +209,14 @@ class _Site:
         if isinstance(message, dict) and message.get("type") == "view" and self.studio is not None:
             rows = message.get("rows")
             self.studio.look_at([row for row in rows if type(row) is int] if isinstance(rows, list) else [])
+
+
+def _page_file(request: Request, data: bytes, packed: bytes, suffix: str, caching: str) -> Response:
+    """A file of the page, compressed where the browser takes that."""
+    headers = {"cache-control": caching, "vary": "accept-encoding"}
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(packed, media_type=_TYPES[suffix], headers=headers | {"content-encoding": "gzip"})
+    return Response(data, media_type=_TYPES[suffix], headers=headers)
 
 
 async def _explain(request: Request, error: Exception) -> Response:

@@ -81,7 +81,7 @@ class Board:
         """Take in a line that was written; the rows whose display changed."""
         roots = [info.root for info in self.labels.classes]
         rows = self.labels.apply(line)
-        before, old = self.anchors, len(set(self.anchors.values()))
+        before = self.anchors
         merged = [info.root for info in self.labels.classes][: len(roots)] != roots
         if merged:
             rows = list(range(len(self)))
@@ -97,8 +97,8 @@ class Board:
             {row: before[row] for row in changed if row in before},
             {row: self.anchors[row] for row in changed if row in self.anchors},
         )
-        if not self._choice() and old >= 2:
-            self.answers.forget()
+        if not self._choice():
+            self.answers.forget()  # with one class, everything would be predicted to be of it
             return self.refresh(None)
         everything = merged or line["op"] in ("undo", "merge")
         return self.refresh(None if everything else np.union1d(touched, np.array(rows, np.int64)))

@@ -12,7 +12,7 @@ import numpy as np
 
 from a2lp.checks import shown
 from a2lp.errors import InputError
-from a2lp.serve.state import PINS, Labels, gathered
+from a2lp.serve.state import PINS, Labels
 
 HOW = ("own", "suggested", "audit", "lasso", "group")
 _ROWS = ("label", "accept", "accept_unseen", "reject", "clear")
@@ -76,6 +76,11 @@ def _about_rows(op: str, command: Mapping[str, Any], labels: Labels, view: View)
         line["shown_class"] = gathered([code if code >= 0 else None for code in before])
         line["confidence"] = gathered([round(float(value), 4) for value in confidences])
     return line
+
+
+def gathered(values: Sequence[Any]) -> Any:
+    """The shortest form of values that ``state.spread`` can read: one value where all are equal."""
+    return values[0] if values and all(value == values[0] for value in values) else list(values)
 
 
 def _accepted(command: Mapping[str, Any], rows: Sequence[int], labels: Labels, view: View) -> list[int]:

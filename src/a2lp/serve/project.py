@@ -71,8 +71,9 @@ class Project:
         """Small pictures, by the content of the image."""
         return self.folder / "thumbnails"
 
-    def save_settings(self, settings: dict[str, Any]) -> None:
-        """Replace the settings."""
+    def save_settings(self, changes: dict[str, Any]) -> None:
+        """Replace some of the settings, by name."""
+        settings = self.settings | changes
         text = json.dumps(settings, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
         if len(text) > _MOST_SETTINGS:
             raise InputError(f"the settings have {len(text)} characters; at most {_MOST_SETTINGS} are kept.")

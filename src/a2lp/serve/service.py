@@ -125,6 +125,8 @@ class Service:
             known = self.project.log.known(str(command.get("id")))
             line = known or await self._write(board.line_of(command))
             answer = {"seq": line["seq"], "id": line["id"]}
+            if line["op"] == "undo":
+                answer["undone"] = line["undoes"]
             if line["op"] == "audit_start":
                 answer["rows"] = [board.labels.row_of[key] for key in line["keys"] if key in board.labels.row_of]
             if known is None:

@@ -252,11 +252,6 @@ def spread(values: Any, n: int) -> Sequence[Any]:
     return values if isinstance(values, list) else [values] * n
 
 
-def gathered(values: Sequence[Any]) -> Any:
-    """The shortest form of values that ``spread`` can read: one value where all are equal."""
-    return values[0] if values and all(value == values[0] for value in values) else list(values)
-
-
 def _named(line: Line) -> Iterable[tuple[int, str]]:
     """Classes of a line, by number and name."""
     for code, name in (("class", "label"), ("to_class", "to")):
@@ -286,11 +281,17 @@ def _free_name(name: str, taken: set[str]) -> str:
 
 
 def _set_pins(classes: Sequence[ClassInfo], pins: Mapping[str, int]) -> None:
-    """Keys that were chosen, then the free ones for other classes in their order."""
+    """Keys that were chosen; a digit for the class that it names; then the free ones, in the classes' order."""
+    alive = [info for info in classes if not info.gone]
     for key, code in pins.items():
         if not classes[code].gone:
             classes[code].pin = key
-    free = iter([key for key in PINS if key not in {info.pin for info in classes}])
-    for info in classes:
-        if not info.gone and info.pin is None:
+    taken = {info.pin for info in alive}
+    for info in alive:
+        if info.pin is None and info.name in PINS and info.name not in taken:
+            info.pin = info.name
+            taken.add(info.name)
+    free = iter([key for key in PINS if key not in taken])
+    for info in alive:
+        if info.pin is None and not (len(info.name) == 1 and info.name.isdigit()):
             info.pin = next(free, None)
