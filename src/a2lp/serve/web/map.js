@@ -22,7 +22,7 @@ export class PointMap {
   #marks = new Uint8Array(0);
   #only = -1;
   #frame = 0;
-  #stale = { rows: true, look: true };
+  #stale = { rows: true, look: true, dots: true };
   #moving = 0;
   /** @type {{ x: number, y: number }[]} */ #loop = [];
   /** @type {import("./overlay.js").Name[]} */ #names = [];
@@ -84,7 +84,7 @@ export class PointMap {
     byId("map-list").addEventListener("click", () => this.#toggleList());
     byId("map-fit").addEventListener("click", () => {
       camera.fit();
-      this.#again({});
+      this.#again({ dots: true });
     });
   }
 
@@ -113,13 +113,15 @@ export class PointMap {
       canvas.width = Math.round(clientWidth * devicePixelRatio);
       canvas.height = Math.round(clientHeight * devicePixelRatio);
     }
+    this.#stale.dots = true;
     this.#paint();
   }
 
-  /** @param {{ rows?: boolean, look?: boolean }} what is to be drawn anew, a frame after the grid, which must not wait for it */
-  #again({ rows = false, look = false }) {
+  /** @param {{ rows?: boolean, look?: boolean, dots?: boolean }} what is new beside the overlay; drawn a frame after the grid, which must not wait for it */
+  #again({ rows = false, look = false, dots = rows || look }) {
     this.#stale.rows ||= rows;
     this.#stale.look ||= look;
+    this.#stale.dots ||= dots;
     if (this.#frame) return;
     this.#frame = requestAnimationFrame(() => {
       this.#frame = requestAnimationFrame(() => {
@@ -131,8 +133,8 @@ export class PointMap {
 
   #moved() {
     this.#moving = performance.now();
-    this.#again({});
-    window.setTimeout(() => this.#again({}), 250);
+    this.#again({ dots: true });
+    window.setTimeout(() => this.#again({ dots: true }), 250);
   }
 
   #paint() {
@@ -145,8 +147,8 @@ export class PointMap {
       this.#points.rows(this.store, this.#marks);
       this.#names = namesOn(this.store, plane, this.#only);
     }
-    this.#stale = { rows: false, look: false };
-    this.#points.draw(camera.frame, this.#only, performance.now() - this.#moving < 200);
+    if (this.#stale.dots) this.#points.draw(camera.frame, this.#only, performance.now() - this.#moving < 200);
+    this.#stale = { rows: false, look: false, dots: false };
     const { current } = this.view;
     const ring = current < 0 ? null : { ...camera.screen(plane.x[current], plane.y[current]), radius: pointSize(this.store.n) + 4 };
     const size = Math.round(0.86 * Number.parseFloat(getComputedStyle(this.element).fontSize));

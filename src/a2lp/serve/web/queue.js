@@ -41,7 +41,7 @@ export class Queue {
 
   /** New suggestions come when all are done or nobody is at work; the current one stays the first. @param {boolean} [quiet] */
   #refresh(quiet = false) {
-    const fresh = this.store.state.suggestions;
+    const fresh = this.store.state.suggestions.filter((item) => this.#open(item.row)); // the server may not know the last labels yet
     const left = this.items.filter((item) => this.#open(item.row));
     const working = this.view.place === "queue" && left.length > 0 && this.element.contains(document.activeElement);
     if (!working || quiet) {
