@@ -76,11 +76,11 @@ def test_holm_is_over_all_pairs_of_a_column(standings):
 
 
 def test_overall_ranks_are_over_all_columns(standings):
-    names, found = overall_ranking(standings, uses_base=False)
+    names, found = overall_ranking(standings, given=(False, False))
     assert (names, found.n) == (["prototypical", "lp", "a2lp"], 4 * 30)
     each = [[s.rank for s in standings if s.method == name] for name in names]
     assert found.ranks.tolist() == pytest.approx(np.mean(each, axis=1).tolist())
-    assert overall_ranking(standings, uses_base=True) is None
+    assert overall_ranking(standings, given=(True, False)) is None
 
 
 def test_table_has_the_papers_layout(standings):
@@ -158,7 +158,7 @@ def test_cells_that_failed_or_were_stopped(cells, records):
     assert any("limit of 2 s after n of 30 tasks" in note for note in table.notes)
     row = json.loads(tables.to_json(comparison_rows(standings)))[0]
     assert (row["failed"], row["mean_accuracy"], row["n_tasks"]) == ("ValueError: no luck", None, 0)
-    assert overall_ranking(standings, uses_base=False) is None
+    assert overall_ranking(standings, given=(False, False)) is None
 
 
 def test_json_and_csv_agree(standings):

@@ -20,7 +20,7 @@ from a2lp.methods.registry import method_class
 @pytest.mark.parametrize(
     ("asked", "near"),
     [
-        ("lpp", ["'lp'", "'ilpc'", "'a2lp'"]),
+        ("lpp", ["'lp'", "'zlap'", "'ilpc'"]),
         ("prototype", ["'prototypical'", "'proto_lp'"]),
         ("imprint", ["'imprinting'"]),
         ("a2pl", ["'a2lp'", "'a2lp_plus'", "'a2lp_em'"]),

@@ -72,8 +72,9 @@ def draw(
     TaskList(100 tasks: 2 ways, 1 shots, 30 query, 0 unlabelled)
     """
     require_name("sampler", name, SAMPLERS)
-    sizes = require_sizes(n_way=n_way, n_query=n_query, n_tasks=n_tasks)
+    sizes = require_sizes(n_way=n_way)
     sizes |= require_sizes(least=1 if name == "authors" else 0, n_shot=n_shot)  # none, for tasks with class names
+    sizes |= require_sizes(n_query=n_query, n_tasks=n_tasks)
     if not isinstance(seed, np.random.Generator | None):
         require_sizes(least=0, seed=seed)
     _check_own(name, own)
