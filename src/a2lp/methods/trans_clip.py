@@ -9,10 +9,10 @@ the authors' later code (StatA's repository), which matters for weak encoders. W
 means of the support, names count half, and a shot weighs 50 gamma q / s queries. The authors choose gamma of 0.002,
 0.01, 0.02 and 0.2 by further labelled images; here it is a parameter.
 
-Where their code differs, as we read it: with shots it multiplies the graph's rows, support first, by soft labels with the queries
-first, so that neighbours are mixed up; it drops the nearest query of each shot; and each gamma continues from the last
-one. We do none of this, since the result would depend on the order of the queries. Labels differ for 0.4 % of queries
-where all classes occur, and for 5 % in tasks of 75 queries of five classes, where ours are better.
+Where their code differs, as we read it: with shots it multiplies the graph's rows, support first, by soft labels with
+the queries first, so that neighbours are mixed up; it drops the nearest query of each shot; and each gamma continues
+from the last one. We do none of this, since the result would depend on the order of the queries. Labels differ for
+0.4 % of queries where all classes occur, and for 5 % in tasks of 75 queries of five classes.
 """
 
 from __future__ import annotations
