@@ -211,8 +211,9 @@ def test_the_loop_on_photographs(shared_data: Path, tmp_path: Path, monkeypatch:
     wrong = [row for row in read(Path("sorted/labels.csv")) if row["label"] != truth[row["path"]]]
     assert 0 < len(wrong) < 40
     for row in wrong:
-        Path("sorted", truth[row["path"]]).mkdir(exist_ok=True)
-        shutil.move(f"sorted/{row['place']}", Path("sorted", truth[row["path"]], row["path"]))
+        place = Path("sorted", truth[row["path"]], row["path"])
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(f"sorted/{row['place']}", place)
     user.labelled[Path("sorted/labels.csv")] = {}
     moved = {row["path"]: truth[row["path"]] for row in wrong}
     done = user.run(f"a2lp classify {shlex.quote(source)} --labels sorted --out corrected.csv")
