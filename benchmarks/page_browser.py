@@ -243,7 +243,7 @@ def _lasso_time(page: Any) -> float:
         let since = 0;
         const over = document.getElementById("over");
         over.addEventListener("pointerup", () => { since = performance.now(); }, true);
-        document.addEventListener("pointerup", () => window.loops.push(performance.now() - since));  // after the page's own
+        document.addEventListener("pointerup", () => window.loops.push(performance.now() - since));
     }""")
     for k in range(5):
         page.mouse.move(box["x"] + 40, box["y"] + 40 + k)
