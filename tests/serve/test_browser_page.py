@@ -223,6 +223,21 @@ def test_labels_survive_a_lost_connection(server: Any, visit: Callable[..., Any]
     assert tab.labels()[row] == "made offline"
 
 
+def test_labels_survive_the_end_of_the_server(
+    driver: ModuleType, browser: Any, visit: Callable[..., Any], tmp_path: Path
+) -> None:
+    with driver.Server(project=tmp_path / "p") as server:
+        tab = visit(server.address).ready()
+        server.kill()
+        tab.page.wait_for_selector("html[data-phase=offline]")
+        row = tab.current()
+        tab.name("made meanwhile")
+    with driver.Server(project=tmp_path / "p", port=server.port) as again:
+        tab.page.goto(again.address)  # the same tab: what was not sent goes with it
+        tab.ready().page.wait_for_selector("#classes >> text=made meanwhile")
+        assert tab.labels() == {row: "made meanwhile"}
+
+
 @pytest.mark.parametrize(
     "look", [{}, {"color_scheme": "dark"}, {"forced_colors": "active"}], ids=["light", "dark", "forced"]
 )

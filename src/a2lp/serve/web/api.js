@@ -29,6 +29,7 @@ export class Api extends EventTarget {
   /** @type {Command[]} */ #waiting = [];
   /** @type {Map<string, { resolve: (answer: Answer) => void, reject: (error: Error) => void }>} */ #promises = new Map();
   #sending = false;
+  #project = "";
   #tries = 0;
   /** @type {WebSocket | null} */ #socket = null;
   #timer = 0;
@@ -83,10 +84,13 @@ export class Api extends EventTarget {
     return { id: whole.id, done };
   }
 
-  /** Commands that an earlier page of this tab could not send. */
-  resume() {
+  /** @param {string} project what is labelled: commands that an earlier page of this tab could not send belong to it alone */
+  resume(project) {
+    if (this.#project === project) return;
+    this.#project = project;
     try {
-      this.#waiting = [...JSON.parse(sessionStorage.getItem(WAITING) ?? "[]"), ...this.#waiting];
+      const kept = JSON.parse(sessionStorage.getItem(WAITING) ?? "{}");
+      if (kept.project === project) this.#waiting = [...kept.commands, ...this.#waiting];
     } catch {
       // a tab without storage has nothing to resume
     }
@@ -95,7 +99,7 @@ export class Api extends EventTarget {
 
   #keep() {
     try {
-      sessionStorage.setItem(WAITING, JSON.stringify(this.#waiting));
+      sessionStorage.setItem(WAITING, JSON.stringify({ project: this.#project, commands: this.#waiting }));
     } catch {
       // without storage a reload while offline loses what was not sent: the banner says so
     }

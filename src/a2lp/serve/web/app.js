@@ -43,6 +43,7 @@ async function resync() {
     if (state.phase !== "ready") return;
     store.apply(readRows(await api.bytes("/api/rows")));
     document.documentElement.dataset.phase = "ready";
+    api.resume(`${state.source} ${state.n}`);
     if (!map.plane && state.map) map.load().catch(() => {});
   } catch (error) {
     if (error instanceof Refused && error.status !== 403) status.toast(error.message);
@@ -237,7 +238,6 @@ api.json("/api/settings").then(
   () => {},
 );
 resync();
-api.resume();
 api.connect();
 store.addEventListener("state", function first() {
   if (store.state.phase !== "ready") return;
