@@ -13,7 +13,7 @@ from a2lp.encoding import encode_labels, read_labels
 from a2lp.errors import InputError, ShapeError
 from a2lp.pool.confidence import Assessment, assess
 from a2lp.pool.graph import PoolGraph, neighbour_graph
-from a2lp.pool.methods import GAMMA, METHODS, N_NEIGHBORS, Task
+from a2lp.pool.methods import GAMMA, METHODS, N_NEIGHBORS, Task, go_on
 from a2lp.pool.neighbours import NdArray, Progress, check_points
 from a2lp.pool.open_set import novelty
 from a2lp.pool.solve import PoolAnswer, solve
@@ -73,7 +73,7 @@ class Pool:
     ) -> None:
         require_name("method", method, METHODS)
         self.method, self.seed = method, seed
-        self.check: Callable[[], None] = lambda: None  # called between the steps of an answer; may raise to end it
+        self.check: Callable[[], None] = go_on  # called between the steps of an answer; may raise to end it
         self.whitening: Whitening | None = None
         self.points: NdArray | None = None
         if isinstance(x, PoolGraph):
