@@ -21,10 +21,10 @@ def digits():
     return x[rows].astype(np.float32), truth[rows]
 
 
-def accuracy(pool, truth, rows):
+def accuracy(pool, truth, rows, how=""):
     labels = np.full(len(truth), -1)
     labels[rows] = truth[rows]
-    pool.label(slice(None), labels)
+    pool.label(slice(None), labels, how)
     return (pool.answer.labels == truth)[labels < 0].mean()
 
 
@@ -100,11 +100,11 @@ def test_what_they_bring(digits):
     x, truth = digits
     pool = Pool(x)
     first = pool.suggest(20).rows
-    before = accuracy(pool, truth, first)
+    before = accuracy(pool, truth, first, "suggested")
     found = pool.suggest(20)
     # one more brings less than twenty
     assert 0 <= expected_gain(pool.answer, pool.assessment, pool.how, found.rows[:1]) < found.expected
-    after = accuracy(pool, truth, np.append(first, found.rows))
+    after = accuracy(pool, truth, np.append(first, found.rows), "suggested")
     assert found.expected == pytest.approx(after - before, abs=0.05)
     # and so do twenty when there are many
     pool.label(slice(None), np.where(np.random.default_rng(1).permutation(len(truth)) < 300, truth, -1))

@@ -9,14 +9,16 @@ errors are not averaged; they are explained by the evidence x for each predictio
 and a and b are applied to the evidence for each unlabelled point. A point that was chosen for its difficulty informs
 the estimate for points that are as difficult, and hardly that for others. v is 0 for labels that were not suggested.
 For suggested ones it is the power p of ``need_power`` with which suggestions look for doubtful points: among points of
-equal evidence they find those that are more often wrong.
+equal evidence they find those that are more often wrong. The points that they leave are more often right, so the
+evidence for these is multiplied by 1 + 0.3 times the mean of v over all labels (``left_behind``).
 
 With few labels the data cannot determine a, b and d, and where every class has one label there are no data at all. So
-each has a normal prior, which says that confidences are about right: a = 0 ± 0.3, b = 0.9 ± 0.3, d = 1.2 ± 0.2. A
-held-out label counts as half a one, since errors come in groups: in a class, or in a region of the pool. The normal
-approximation of the posterior at its maximum gives the uncertainty. All constants were chosen on validation pools (CUB
-and miniImageNet ResNet-12, CLIP DTD, digits, photos of miniImageNet; whole and with 10 and 25 of their classes), by the
-likelihood of the true accuracy; ``benchmarks/estimate.py`` tests them on others.
+each has a normal prior: a = -0.15 - 0.4 / (labels per class) ± 0.3, since methods are overconfident with one or two
+labels per class, b = 1.2 ± 0.3, d = 0.9 ± 0.2. A held-out label counts as 0.4 of one, since errors come in groups: in a
+class, or in a region of the pool. The normal approximation of the posterior at its maximum gives the uncertainty. All
+constants were chosen on validation pools (CUB and miniImageNet ResNet-12, CLIP DTD, digits, photos of miniImageNet;
+whole and with 10 and 25 of their classes), by the likelihood of the true accuracy and the calibration error;
+``benchmarks/estimate.py`` tests them on others.
 """
 
 from __future__ import annotations
@@ -29,9 +31,11 @@ from scipy.special import expit, logit
 from a2lp.pool.neighbours import NdArray
 
 _PROPAGATION = 0.3  # its share in the evidence: auto is overconfident with few labels, propagation underconfident
-_PRIOR = np.array([0.0, 0.9, 1.2])  # of a, b and d
+_PRIOR = np.array([-0.15, 1.2, 0.9])  # of a, b and d
 _PRIOR_SD = np.array([0.3, 0.3, 0.2])
-_COUNTS = 0.5  # of a label, for one that was held out
+_FEW = -0.4  # added to the prior of a, divided by the labels per class
+_COUNTS = 0.4  # of a label, for one that was held out
+_LEFT_BEHIND = 0.3  # growth of the evidence for points that suggestions passed over
 _CERTAIN = 1e-3  # probabilities closer to 0 or 1 are not told apart
 _NEED_GROWS = 0.15  # for each label per class after the first
 
@@ -66,7 +70,12 @@ def need_power(labels_per_class: float) -> float:
     return float(np.clip(_NEED_GROWS * (labels_per_class - 1), 0, 1))
 
 
-def calibrate(x: NdArray, v: NdArray, right: NdArray) -> Calibration:
+def left_behind(labels_per_class: float, suggested: float) -> float:
+    """The factor of the evidence for unlabelled points, where this share of the labels was suggested."""
+    return 1 + _LEFT_BEHIND * need_power(labels_per_class) * suggested
+
+
+def calibrate(x: NdArray, v: NdArray, right: NdArray, labels_per_class: float) -> Calibration:
     """Learn from held-out labels.
 
     Parameters
@@ -74,14 +83,17 @@ def calibrate(x: NdArray, v: NdArray, right: NdArray) -> Calibration:
     x, v : array (m,)
     right : array (m,)
         Whether each prediction was right.
+    labels_per_class : float
+        The mean.
     """
     data = np.stack([np.ones_like(x), x, -v], axis=1)  # (m, 3)
     precision = np.diag(_PRIOR_SD**-2.0)
-    mean, covariance = _PRIOR, np.diag(_PRIOR_SD**2.0)
+    prior = _PRIOR + np.array([_FEW / labels_per_class, 0.0, 0.0])
+    mean, covariance = prior, np.diag(_PRIOR_SD**2.0)
     for _ in range(25):  # Newton's method: the prior keeps the problem well conditioned
         p = expit(data @ mean)
         curvature = precision + _COUNTS * (data * (p * (1 - p))[:, None]).T @ data
-        step = np.linalg.solve(curvature, _COUNTS * data.T @ (right - p) - precision @ (mean - _PRIOR))
+        step = np.linalg.solve(curvature, _COUNTS * data.T @ (right - p) - precision @ (mean - prior))
         mean, covariance = mean + step, np.linalg.inv(curvature)
         if np.abs(step).max() < 1e-6:
             break

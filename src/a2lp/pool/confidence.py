@@ -12,7 +12,7 @@ the confidences of the unlabelled points, so it includes classes without a label
 Labels are held out in at most five folds, so that every class loses labels alike, and predicted by the same method.
 The interval is normal, and covers the uncertainty of a and b, that of the share of unknown classes, the chance in a
 finite number of points, and what the model leaves out: 1 point (sd), since a model that lacks a fold is a little worse
-than the whole one, and 10 points divided by the labels per class, since classes with one label are never held out, and
+than the whole one, and 6 points divided by the labels per class, since classes with one label are never held out, and
 those with two are predicted from one.
 
 It holds for labels at random, class by class, suggested and mixed, as long as it is known how each was chosen
@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from a2lp.pool.calibrate import Calibration, calibrate, evidence, need_power
+from a2lp.pool.calibrate import Calibration, calibrate, evidence, left_behind, need_power
 from a2lp.pool.held_out import draw_folds, predict_held_out
 from a2lp.pool.methods import METHODS, Task, lp
 from a2lp.pool.neighbours import NdArray
@@ -38,7 +38,7 @@ from a2lp.pool.unseen import UNREACHED, spread, unseen_mass
 
 _FOLDS = 5
 _MODEL_SD = 0.01  # of the accuracy, from what the model leaves out
-_FEW_SD = 0.1  # likewise, divided by the labels per class; the least that holds on all kinds of validation pools
+_FEW_SD = 0.06  # likewise, divided by the labels per class; the least that holds on all kinds of validation pools
 _SURE = 0.75  # the probability of another class from which a given label is doubted
 
 
@@ -144,7 +144,7 @@ def assess(answer: PoolAnswer, how: NdArray | None = None, scores: NdArray | Non
     how = np.full(len(new), "", dtype=object) if how is None else how
     rows, predicted, x = _held_out(answer)
     v = need_power(task.labels_per_class) * (how[rows] == "suggested")
-    calibration = calibrate(x, v, predicted.argmax(axis=1) == task.codes[rows])
+    calibration = calibrate(x, v, predicted.argmax(axis=1) == task.codes[rows], task.labels_per_class)
     predicted = _with_largest(predicted, calibration.right(x, v))
     order, suspicion = _doubted(predicted, task.codes[rows])
     if not new.any():
@@ -200,8 +200,10 @@ def _believe(answer: PoolAnswer, calibration: Calibration, how: NdArray, scores:
     variance += lost**2 * UNREACHED * (1 - UNREACHED)  # a part of the graph is of known classes or not as a whole
     unseen = np.zeros(len(new))
     unseen[new] = spread(mass, scores[new], answer.reached[new])
+    labels_per_class = answer.task.labels_per_class
     x = evidence(answer.probabilities.max(axis=1), answer.propagated_confidence)
-    return _Beliefs(calibration, new, x, unseen, variance, answer.task.labels_per_class)
+    x *= left_behind(labels_per_class, float((how[answer.given] == "suggested").mean()))
+    return _Beliefs(calibration, new, x, unseen, variance, labels_per_class)
 
 
 def _held_out(answer: PoolAnswer) -> tuple[NdArray, NdArray, NdArray]:

@@ -18,8 +18,9 @@ among the others: the only labels that are a fair sample whatever the model beli
 others are chosen beside them. Without labels there are none, since there is no answer to check.
 
 **The forecast.** Two things raise the accuracy on unlabelled points: classes that had no label, and fewer errors
-between those that had one. The share u of points of unknown classes falls to u exp(-m / 60) after m suggestions. Errors
-among the known classes fall with the power -0.1 of the labels, where labels that were not suggested count a tenth:
+between those that had one. The share u of points of unknown classes falls to u exp(-m / 20) after m suggestions, and to
+u exp(-m / 60) where the labels so far were suggested as well: classes that these missed are harder to find. Errors
+among the known classes fall with the power -0.08 of the labels, where labels that were not suggested count a tenth:
 suggestions are worth about ten of them. And the suggested points, which are wrong more often than others, are no longer
 counted. Without any label there is no forecast.
 """
@@ -44,8 +45,9 @@ from a2lp.pool.solve import PoolAnswer
 
 _EDGE = 0.8  # an edge's share in K
 _TIED = 0.01  # gains that differ by less than this share are tied, and the seed decides
-_FOUND = 60  # suggestions after which 1 / e of the points of unknown classes is left
-_LEARNING = 0.1  # errors fall with this power of the suggested labels
+_FOUND = 20  # suggestions after which 1 / e of the points of unknown classes is left
+_FOUND_LATER = 60  # likewise, after labels that were suggested
+_LEARNING = 0.08  # errors fall with this power of the suggested labels
 _WORTH = 0.1  # of a suggested label, for any other
 _CLOSE = 0.5  # margin below which a suggestion is described as lying between two classes
 
@@ -162,7 +164,7 @@ def expected_gain(answer: PoolAnswer, worth: Assessment, how: NdArray, rows: NdA
     right = worth.accuracy / named if named else 0.0  # among points of known classes
     suggested = (how[answer.given] == "suggested").mean()
     labels = int(answer.given.sum()) * float(suggested + _WORTH * (1 - suggested))
-    found = worth.unseen * (1 - np.exp(-m / _FOUND)) * right
+    found = worth.unseen * (1 - np.exp(-m * (suggested / _FOUND_LATER + (1 - suggested) / _FOUND))) * right
     fewer_errors = named * (1 - right) * (1 - (labels / (labels + m)) ** _LEARNING)
     left_out = m * (worth.accuracy - float(confidence[rows].mean())) / int(new.sum())
     return float(np.clip(found + fewer_errors + left_out, 0, 1 - worth.accuracy))
