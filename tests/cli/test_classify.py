@@ -74,7 +74,7 @@ def test_vectors() -> None:
     assert result.exit_code == 0, result.stderr
     rows = read("out.csv")
     assert [row["id"] for row in rows] == [f"scan {i}" for i in range(300)]
-    columns = ["id", "label", "confidence", "second", "margin", "reached", "nearest", "given", "novelty"]
+    columns = ["id", "label", "confidence", "second", "margin", "reached", "nearest", "given", "how", "novelty"]
     assert list(rows[0]) == columns
     right = [row["label"] == f"digit {truth[i]}" for i, row in enumerate(rows)]
     assert all(right[:40])

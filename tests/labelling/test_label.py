@@ -14,7 +14,7 @@ from a2lp.features import load
 from a2lp.labelling.classify import Labelled, label
 from a2lp.pool.graph import from_sparse
 
-COLUMNS = ["index", "label", "confidence", "second", "margin", "reached", "nearest", "given", "novelty"]
+COLUMNS = ["index", "label", "confidence", "second", "margin", "reached", "nearest", "given", "how", "novelty"]
 
 
 @pytest.fixture(scope="module")

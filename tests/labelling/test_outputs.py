@@ -20,7 +20,7 @@ from a2lp.labelling.classify import Labelled, label
 from a2lp.labelling.labels import read_labels
 from a2lp.labelling.outputs import check_output, write_output
 
-COLUMNS = ["path", "label", "confidence", "second", "margin", "reached", "nearest", "given", "novelty"]
+COLUMNS = ["path", "label", "confidence", "second", "margin", "reached", "nearest", "given", "how", "novelty"]
 
 
 @pytest.fixture(scope="module")

@@ -69,6 +69,13 @@ def test_saved_labels_and_suggestions_are_read_again(result: Labelled, tmp_path:
         result.save(tmp_path / "out.csv")
     result.save(tmp_path / "out.csv", force=True)
 
+    how = np.where(np.arange(400) % 3 == 0, "suggested", "audit")
+    chosen = a2lp.label(result.pool.points, result.labels[:40].tolist() + [None] * 360, how=how)
+    chosen.save(tmp_path / "chosen.csv")
+    with pytest.warns(A2LPWarning, match="360 of its labels are predictions"):
+        again = a2lp.label(result.pool.points, tmp_path / "chosen.csv")
+    assert again.table["how"].tolist() == [*how[:40], *[""] * 360]
+
     found = result.suggest(5)
     assert list(found) == [f"scan {row}" for row in found.rows] == found.keys
     assert not result.table["given"][found.rows].any()

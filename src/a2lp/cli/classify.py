@@ -105,8 +105,9 @@ def classify(
     """Label all images or vectors of SOURCE from the few labels in LABELS.
 
     OUT gets one row for each point: its key, label, confidence, second (the next best class), margin, reached, nearest
-    (the closest labelled example), given (whether the label is yours) and novelty (high where it looks like none of the
-    classes). A run that was stopped or killed continues when it is started again; nothing is replaced without --force.
+    (the closest labelled example), given (whether the label is yours), how (how you chose it) and novelty (high where
+    it looks like none of the classes). A run that was stopped or killed continues when it is started again; nothing is
+    replaced without --force.
     """
     from a2lp.labelling import Embedding, classify_files
     from a2lp.labelling.hints import suggest_command

@@ -82,7 +82,7 @@ def label(
     >>> result.labels[:5]
     array([0, 1, 2, 3, 4], dtype=object)
     >>> list(result[100])
-    ['index', 'label', 'confidence', 'second', 'margin', 'reached', 'nearest', 'given', 'novelty']
+    ['index', 'label', 'confidence', 'second', 'margin', 'reached', 'nearest', 'given', 'how', 'novelty']
     """
     check_options(method, abstain, reject, target)
     given = read_inputs(embeddings, labels, keys, key, embedding, progress, how)
@@ -139,6 +139,7 @@ def _columns(pool: Pool, names: NDArray) -> dict[str, NDArray]:
         "reached": answer.reached,
         "nearest": nearest,
         "given": answer.given,
+        "how": pool.how,
         "novelty": pool.novelty,
     }
 

@@ -36,8 +36,8 @@ class Labelled:
         from or rejected), ``confidence`` (the probability that the label is right), ``second`` (the next best class),
         ``margin`` (between the two), ``reached`` (False where no path of the graph leads to a labelled point, so that
         the label is unreliable), ``nearest`` (the key of the closest labelled point), ``given`` (whether the label is
-        the caller's own) and ``novelty`` (from 0 to 1: how little the point looks like any of the classes, by its rank
-        among the unlabelled ones).
+        the caller's own), ``how`` (how a given label was chosen, as ``Pool.label`` takes it) and ``novelty`` (from 0 to
+        1: how little the point looks like any of the classes, by its rank among the unlabelled ones).
     answer : PoolAnswer
         The predictions.
     assessment : Assessment
