@@ -1,7 +1,7 @@
 """Makes the file of the default backbone, efficientnet_lite0.onnx, and measures how far it is from torch.
 
-    .venv/bin/python benchmarks/export_backbone.py                          # writes the file
-    .venv/bin/python benchmarks/export_backbone.py --pack cub_val_test.npz  # and compares the two on photographs
+    .venv/bin/python benchmarks/export_backbone.py --export
+    .venv/bin/python benchmarks/export_backbone.py --measure --pack cub_val_test.npz  # and the table in docs/images.md
 
 The graph is the network of ``efficientnet_lite0`` in torch, layer by layer: normalisations are folded into the
 convolutions before them, the classifier is left out, and features are generalised means over positions. Weights are
@@ -21,15 +21,16 @@ import numpy as np
 import onnx
 import torch
 from onnx import TensorProto, helper, numpy_helper
+from study import RECORDS, ROOT, Record, fill, table
 
-from a2lp.environment import stamp
+from a2lp.files import write_text
 from a2lp.images.backbones.backbone import Runner
 from a2lp.images.backbones.networks import torch_backbone
 from a2lp.images.backbones.onnx_backbone import SHIPPED, onnx_backbone
 from a2lp.images.backbones.pretrained import EfficientNetLite0
 from a2lp.images.datasets import load
 
-RECORD = Path(__file__).parent / "records/export_backbone.json"
+PAGE = ROOT / "docs" / "images.md"
 CHOSEN = "24 bits, 16 in large convolutions"
 MANY = 200_000  # a convolution with so many weights has them in 16 bits
 
@@ -154,27 +155,38 @@ def compare(net: EfficientNetLite0, pack: Path, n: int) -> dict[str, dict[str, f
         storage: {
             "largest": float(each.max()),
             "mean": float(each.mean()),
-            "largest, of the vector's length": float((np.linalg.norm(each, axis=1) / every).max()),
+            "largest, relative to the vector's length": float((np.linalg.norm(each, axis=1) / every).max()),
         }
         for storage, each in found.items()
     }
 
 
+def page(text: str, record: Record) -> str:
+    """The page with its generated part."""
+    found: dict[str, dict[str, float]] = record.result("errors") or {}
+    heads = ["weights as", *next(iter(found.values()), {})]
+    rows = [[storage, *(f"{value:.1e}" for value in each.values())] for storage, each in found.items()]
+    return fill(text, "export", {"table": table(heads, rows)})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--export", action="store_true", help="write the file")
+    parser.add_argument("--measure", action="store_true", help="compare the two on photographs")
     parser.add_argument("--pack", type=Path, help="images of CUB, as a pack")
     parser.add_argument("--photos", type=int, default=2953)
     args = parser.parse_args()
+    record = Record(RECORDS / "export_backbone.json", "EfficientNet-Lite0: features of onnxruntime against torch's")
     net = torch_backbone("efficientnet_lite0").module
-    SHIPPED.parent.mkdir(exist_ok=True)
-    onnx.save(export(net), SHIPPED)
-    print(f"{SHIPPED}: {SHIPPED.stat().st_size / 1e6:.2f} MB")
-    if args.pack is None:
-        return
-    record = {"photos": args.photos, "errors": compare(net, args.pack, args.photos), "environment": stamp()}
-    for storage, each in record["errors"].items():
-        print(f"{storage}: " + ", ".join(f"{key} {value:.1e}" for key, value in each.items()))
-    RECORD.write_text(json.dumps(record, indent=1) + "\n")
+    if args.export:
+        SHIPPED.parent.mkdir(exist_ok=True)
+        onnx.save(export(net), SHIPPED)
+        print(f"{SHIPPED.name}: {SHIPPED.stat().st_size / 1e6:.2f} MB")
+    if args.measure:
+        if args.pack is None:
+            raise SystemExit("--measure needs --pack, the images of CUB.")
+        record.measure("errors", lambda: compare(net, args.pack, args.photos), photos=args.photos)
+    write_text(PAGE, page(PAGE.read_text(encoding="utf-8"), record))
 
 
 if __name__ == "__main__":
