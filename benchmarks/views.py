@@ -18,7 +18,8 @@ from study import RECORDS, ROOT, Record, fill, table
 
 import a2lp
 from a2lp.files import write_text
-from a2lp.images import View, backbones, datasets
+from a2lp.images import View, datasets
+from a2lp.images.backbones.networks import torch_backbone
 from a2lp.images.embed import embed_images
 
 PAGE = ROOT / "docs" / "images.md"
@@ -45,7 +46,7 @@ FORMS = {
 def accuracies(form: Form, pack: Path) -> list[float]:
     """Percent right of the points without a label, for each draw."""
     images = datasets.load(pack, "val", dataset="cub")
-    backbone = backbones.create("efficientnet_lite0", view=View(form.side, form.side))
+    backbone = torch_backbone("efficientnet_lite0", view=View(form.side, form.side))
     net: Any = backbone.module
     net.pool_power, net.options = form.pool_power, net.options | {"pool_power": form.pool_power}
     features = embed_images(images, backbone, flip=form.flip)

@@ -91,7 +91,7 @@ def test_docs_paper_vs_code() -> None:
     [
         ("classify.md", ["open_set", "pool_accuracy", "estimate"]),
         ("suggest.md", ["suggest"]),
-        ("images.md", ["views"]),
+        ("images.md", ["views", "export_backbone"]),
     ],
 )
 def test_docs_of_pools_and_images(page: str, studies: list[str]) -> None:

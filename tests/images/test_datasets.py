@@ -408,7 +408,7 @@ def test_folders_that_can_be_read_in_two_ways_are_refused(tmp_path: Path) -> Non
     wrong(tmp_path, "no splits of its own", "Name the dataset", split="test")
     wrong(tmp_path, "none of its classes (such as 'a')", split="test", dataset="cub")
     write(tmp_path / "2.png", png(images_of_zeros()))
-    wrong(tmp_path, "1 images lie beside folders with images", "CLASS/*.jpg")
+    wrong(tmp_path, "Images that lie beside folders with images: 1.", "CLASS/*.jpg")
     (tmp_path / "2.png").unlink()
     write(tmp_path / "test" / "b" / "1.png", png(images_of_zeros()))
     wrong(tmp_path, "lie in train, val or test beside other folders")

@@ -18,7 +18,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 @pytest.mark.parametrize(("script", "least"), [("label_text.py", 80), ("label_images.py", 70)])
 def test_examples(tmp_path: Path, script: str, least: int) -> None:
     if script == "label_images.py":
-        pytest.importorskip("efficientnet_lite_pytorch")
+        pytest.importorskip("onnxruntime")
     environment = os.environ | {"PYTHONPATH": str(Path(a2lp.__file__).parents[1]), "A2LP_CACHE": str(tmp_path)}
     command = [sys.executable, "-W", "error::DeprecationWarning:a2lp", str(EXAMPLES / script)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=300)

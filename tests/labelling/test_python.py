@@ -165,7 +165,7 @@ def test_a_folder_of_images(photos: list[str], weights: Path) -> None:
     assert "photos" in Path("page.html").read_text(encoding="utf-8")
 
     Path("photos/011.png").write_bytes(b"no image")
-    with pytest.warns(A2LPWarning, match=r"1 images were skipped: 011\.png"):
+    with pytest.warns(A2LPWarning, match=r"1 image skipped: 011\.png"):
         assert len(a2lp.label("photos", "few.csv", embedding=how)) == 11
     with pytest.raises(InputError, match="only the class 'auk'"):
         a2lp.label("photos", {"000.png": "auk", "001.png": None}, embedding=how)

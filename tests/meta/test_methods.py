@@ -15,7 +15,7 @@ import torch
 
 import a2lp
 from a2lp.arrays import namespace, to_numpy
-from a2lp.errors import InputError, ShapeError, WeightsFileError
+from a2lp.errors import InputError, ShapeError, WeightsFileError, install_command
 from a2lp.meta.training import TRAINABLE
 
 every_method = pytest.mark.parametrize("name", TRAINABLE)
@@ -147,4 +147,4 @@ except MissingExtraError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=100)
-    assert f"needs {package}, which is not installed. Install it with: pip install 'a2lp[torch]'" in done.stdout
+    assert f"needs {package}, which is not installed. Install it with: {install_command('torch')}" in done.stdout

@@ -116,7 +116,7 @@ def test_a_matrix_of_the_caller_is_made_symmetric_and_not_changed() -> None:
 
 @pytest.mark.skipif(pool_graph.pick_method("auto", 10**6) == "faiss", reason="FAISS is installed")
 def test_faiss_is_an_extra() -> None:
-    with pytest.raises(MissingExtraError, match=r"faiss-cpu.*a2lp\[pool\]"):
+    with pytest.raises(MissingExtraError, match=r"faiss-cpu.*\[pool\]"):
         neighbour_graph(clusters(50), method="faiss")
 
 

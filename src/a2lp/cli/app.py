@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
+from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
@@ -26,7 +27,7 @@ from a2lp.cli.suggest import suggest
 from a2lp.cli.sweep import sweep
 from a2lp.cli.tables import tables
 from a2lp.cli.train import train
-from a2lp.errors import A2LPError, A2LPWarning, DatasetError
+from a2lp.errors import A2LPError, A2LPWarning, DatasetError, install_command
 
 
 class _Group(TyperGroup):
@@ -60,18 +61,18 @@ class _Group(TyperGroup):
 app = typer.Typer(
     cls=_Group,
     help="Transductive few-shot learning: label a handful, get the rest.",
-    no_args_is_help=True,
-    add_completion=False,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_COMMANDS = (
-    *(classify, suggest, serve, label_studio),
-    *(bench, methods, sweep, tables, reproduce),
-    *(train, meta_train, embed, convert, doctor),
-)
-for _run in _COMMANDS:
-    app.command()(_run)
+_COMMANDS = {
+    "Label your own data": (serve, suggest, classify, label_studio),
+    "Reproduce and compare": (bench, methods, sweep, tables, reproduce),
+    "Features, networks, this machine": (embed, convert, train, meta_train, doctor),
+}
+for _heading, _runs in _COMMANDS.items():
+    for _run in _runs:
+        app.command(rich_help_panel=_heading)(_run)
 
 
 def _print_version(wanted: bool) -> None:
@@ -85,9 +86,29 @@ Version = Annotated[
 ]
 
 
+START = """\
+a2lp {version}: label a handful, get the rest.
+
+Label your own photos (a folder) or vectors (a feature file) on a page; without SOURCE, a demo with digits:
+    a2lp serve SOURCE
+Or in a table, whose column `label` you fill in:
+    a2lp suggest SOURCE --into labels.csv
+    a2lp classify SOURCE --labels labels.csv --out out.csv
+Compare methods on bundled features, or see which one to take:
+    a2lp bench
+    a2lp methods
+All commands: a2lp --help
+"""
+
+
 @app.callback()
-def _options(version: Version = False) -> None:
-    pass
+def _options(context: typer.Context, version: Version = False) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(START.format(version=__version__), nl=False)
+        needed = {"images": "onnxruntime", "serve": "starlette"}
+        missing = [extra for extra, package in needed.items() if find_spec(package) is None]
+        if missing:
+            typer.echo(f"For photos and for the page, install more first: {install_command(','.join(missing))}")
 
 
 def main() -> None:

@@ -36,24 +36,34 @@ Labels = Annotated[
         metavar="FILE|DIR",
     ),
 ]
-Backbone = Annotated[
-    str,
-    typer.Option(help="For images: efficientnet_lite0, resnet12, resnet12_512, wrn28_10 or timm:NAME.", metavar="NAME"),
-]
-Weights = Annotated[
-    Path | None, typer.Option(help="The backbone's weights: .safetensors, .pth.tar or .tar.", metavar="FILE")
-]
+IMAGES = "For images"  # the heading of these options in --help
+METHOD_HELP = "auto (adapts to the labels), or one alone: lp, em, smoothed_lr, a2lp, logistic, knn."
+WEIGHTS_HELP = "The backbone's weights, in torch: .safetensors, .pth.tar or .tar."
+VIEW_HELP = "What the backbone sees, in pixels; its own if not given."
+BACKBONE_HELP = "For images: efficientnet_lite0, onnx:FILE, or in torch resnet12, resnet12_512, wrn28_10, timm:NAME."
+NORMALISE_HELP = (
+    "How pixels in 0..1 are normalised: imagenet, clip, half, none, or means/deviations of red, green and blue; the "
+    "backbone's own if not given."
+)
+DEVICE_HELP = "cpu, cuda, cuda:1, ... auto is CUDA if available, and the CPU for efficientnet_lite0 and onnx:FILE."
+Backbone = Annotated[str, typer.Option(help=BACKBONE_HELP, metavar="NAME", rich_help_panel=IMAGES)]
+Weights = Annotated[Path | None, typer.Option(help=WEIGHTS_HELP, metavar="FILE", rich_help_panel=IMAGES)]
 View = Annotated[
     str | None,
-    typer.Option(help="What the backbone sees, in pixels; its own if not given.", metavar="RESIZE/CROP[/SIZE]"),
+    typer.Option(help=VIEW_HELP, metavar="RESIZE/CROP[/SIZE]", rich_help_panel=IMAGES),
 ]
-Device = Annotated[str, typer.Option(help="auto (CUDA if available), cpu, cuda, cuda:1, ...")]
-OnCorrupt = Annotated[str, typer.Option(help="What to do with images that cannot be read.", metavar="refuse|skip")]
+Normalise = Annotated[str | None, typer.Option(help=NORMALISE_HELP, metavar="NAME|R,G,B/R,G,B", rich_help_panel=IMAGES)]
+Device = Annotated[str, typer.Option(help=DEVICE_HELP, rich_help_panel=IMAGES)]
+OnCorrupt = Annotated[
+    str,
+    typer.Option(help="What to do with images that cannot be read.", metavar="refuse|skip", rich_help_panel=IMAGES),
+]
 Cache = Annotated[
     Path | None,
     typer.Option(
         help="Where vectors of images are kept; by default in $A2LP_CACHE or the user's cache folder.",
         metavar="DIR",
+        rich_help_panel=IMAGES,
     ),
 ]
 
@@ -69,7 +79,7 @@ def classify(
             metavar="FILE|DIR",
         ),
     ],
-    method: Annotated[str, typer.Option(help="auto adapts to the labels.", metavar="NAME")] = "auto",
+    method: Annotated[str, typer.Option(help=METHOD_HELP, metavar="NAME")] = "auto",
     abstain: Annotated[
         float | None,
         typer.Option(help="Leave points unlabelled whose confidence is below this, such as 0.8.", metavar="P"),
@@ -97,6 +107,7 @@ def classify(
     backbone: Backbone = "efficientnet_lite0",
     weights: Weights = None,
     view: View = None,
+    normalise: Normalise = None,
     device: Device = "auto",
     on_corrupt: OnCorrupt = "skip",
     cache: Cache = None,
@@ -112,7 +123,7 @@ def classify(
     from a2lp.labelling import Embedding, classify_files
     from a2lp.labelling.hints import suggest_command
 
-    how = Embedding(backbone, weights, view, device, on_corrupt, cache)
+    how = Embedding(backbone, weights, view, device, on_corrupt, cache, normalise=normalise)
     with explaining_interruptions(), progress_of_steps() as progress:
         task, result = classify_files(
             source,
@@ -165,13 +176,15 @@ def _print_summary(task: Task, result: Labelled, source: str, out: str, target: 
     """What was done, and how good it is."""
     from rich.console import Console
 
+    from a2lp.checks import counted
+
     console = Console(highlight=False, markup=False, soft_wrap=True)
     columns, n = result.table, len(result)
     given, none = columns["given"], result.unlabelled
     new = ~given & ~none
-    what = "points" if task.points.paths is None else "images"
+    what = "point" if task.points.paths is None else "image"
     left = f", {none.sum()} left unlabelled" if none.any() else ""
-    console.print(f"{source}: {n} {what}, {given.sum()} labelled by you, {new.sum()} by a2lp{left} -> {out}")
+    console.print(f"{source}: {counted(n, what)}, {given.sum()} labelled by you, {new.sum()} by a2lp{left} -> {out}")
     if given.all():
         return
     console.print(f"method {result.method}: {result.answer.reason}")
@@ -180,37 +193,38 @@ def _print_summary(task: Task, result: Labelled, source: str, out: str, target: 
     if none.any():
         console.print(_kept(result, new, target))
     console.print(
-        f"Expected accuracy on {'all ' * bool(none.any())}the {n - given.sum()} points without your label, estimated "
-        f"from your labels: {_interval(worth.of(~given))}."
+        f"Expected accuracy on {'all ' * bool(none.any())}the {counted(n - given.sum(), 'point')} without your label, "
+        f"estimated from your labels: {_interval(worth.of(~given))}."
     )
     if worth.unseen >= _UNSEEN:
         console.print(
             f"About {100 * worth.unseen:.0f} % of them may belong to kinds that you have not labelled, and are wrong "
             "(the accuracy includes this). Label one of each kind that is missing."
         )
-    console.print(
-        f"{int((columns['confidence'][new] < DOUBT).sum())} new labels are doubtful (confidence below {DOUBT})."
-    )
+    doubtful = int((columns["confidence"][new] < DOUBT).sum())
+    console.print(f"New labels that are doubtful (confidence below {DOUBT}): {doubtful}.")
     unreached = int((~columns["reached"]).sum())
     if unreached:
         console.print(
-            f"{unreached} points have no path of neighbours to a labelled one; their labels are probably wrong."
+            f"Points without a path of neighbours to a labelled one, whose labels are probably wrong: {unreached}."
         )
     if len(rows := worth.mistakes):
         shown = ", ".join(f"{columns[result.key][row]} ({columns['label'][row]})" for row in rows[:5])
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
-        console.print(f"{len(rows)} of your labels disagree with their neighbours and may be mistakes: {shown}{more}")
+        console.print(f"Labels of yours that disagree with their neighbours and may be mistakes: {shown}{more}")
 
 
 def _kept(result: Labelled, new: Any, target: float | None) -> str:
     """What was labelled where not everything was, and how good that is."""
+    from a2lp.checks import counted
+
     if not new.any():
         return "Nothing was labelled: so high a confidence was never reached. Label more points, or ask for less."
     least = float(result.table["confidence"][new].min())
     chosen = "" if target is None else f" for an accuracy of {100 * target:g} %"
     return (
-        f"{new.sum()} points were labelled{chosen}, with a confidence of {least:.2f} or more; expected accuracy on "
-        f"these: {_interval(result.kept)}. {result.unlabelled.sum()} stay unlabelled."
+        f"{counted(new.sum(), 'point')} got a label{chosen}, with a confidence of {least:.2f} or more; expected "
+        f"accuracy on these: {_interval(result.kept)}. {result.unlabelled.sum()} stay unlabelled."
     )
 
 

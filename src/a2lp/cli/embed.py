@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from a2lp.cli.classify import BACKBONE_HELP, DEVICE_HELP, NORMALISE_HELP
 from a2lp.cli.options import option
 from a2lp.cli.progress import progress_of_steps
 from a2lp.errors import CorruptImageError, InputError
@@ -25,17 +26,16 @@ CACHE_HELP = (
 
 def embed(
     source: Annotated[str, typer.Argument(help=SOURCE_HELP)],
-    backbone: Annotated[
-        str, option("resnet12, resnet12_512, wrn28_10, efficientnet_lite0 or timm:NAME.", "NAME")
-    ] = "efficientnet_lite0",
+    backbone: Annotated[str, option(BACKBONE_HELP, "NAME")] = "efficientnet_lite0",
     weights: Annotated[Path | None, option("The backbone's weights: .safetensors, .pth.tar or .tar.", "FILE")] = None,
     view: Annotated[str | None, option(VIEW_HELP, "RESIZE/CROP[/SIZE]")] = None,
+    normalise: Annotated[str | None, option(NORMALISE_HELP, "NAME|R,G,B/R,G,B")] = None,
     dataset: Annotated[str | None, option("The dataset, if its splits are not clear from its layout.", "NAME")] = None,
     split: Annotated[str | None, option("train, val or test, for datasets with splits.", "NAME")] = None,
     out: Annotated[Path, option("The feature file to write (.npz, float16).", "FILE")] = Path("features.npz"),
     flip: Annotated[bool, option(FLIP_HELP, None, "--flip/--no-flip")] = True,
     on_corrupt: Annotated[str, option("What to do with images that cannot be read.", "refuse|skip")] = "refuse",
-    device: Annotated[str, option("auto (CUDA if available), cpu, cuda, cuda:1, ...")] = "auto",
+    device: Annotated[str, option(DEVICE_HELP)] = "auto",
     batch_size: Annotated[int, option("Images that are held at a time.")] = 64,
     workers: Annotated[
         int | None,
@@ -50,14 +50,21 @@ def embed(
     embedded twice. With labels, base statistics (mean, class means, covariance within classes) are written beside the
     file, as NAME_base.npz.
     """
-    from a2lp.images import View
+    from a2lp.checks import counted
+    from a2lp.images import Normalisation, View
     from a2lp.images.backbones import create
     from a2lp.images.datasets import load
     from a2lp.images.embed import base_path
     from a2lp.images.embed import embed as embed_to_file
 
     images = load(source, split, dataset=dataset)
-    network = create(backbone, weights, view=None if view is None else View.parse(view))
+    network = create(
+        backbone,
+        weights,
+        view=None if view is None else View.parse(view),
+        normalisation=None if normalise is None else Normalisation.parse(normalise),
+        device=device,
+    )
     about: dict[str, Any] = {"source": Path(source).name, "set": images.name}
     about |= {name: value for name, value in (("dataset", dataset), ("split", split)) if value is not None}
     try:
@@ -87,7 +94,7 @@ def embed(
     for label, name in enumerate(features.classes or ()):
         if features.labels is not None and label not in features.labels:
             typer.echo(f"note: no image of the class {name!r} could be read; the file has none of it.", err=True)
-    n, d = features.features.shape
-    typer.echo(f"{source}: {n} vectors of {d} dimensions ({network.name}), {len(skipped)} images skipped -> {out}")
+    (n, d), lost = features.features.shape, counted(len(skipped), "image")
+    typer.echo(f"{source}: {n} vectors of {d} dimensions ({network.name}), {lost} skipped -> {out}")
     if features.labels is not None:
         typer.echo(f"base statistics of {features.n_classes} classes -> {base_path(out)}")

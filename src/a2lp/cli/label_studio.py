@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from a2lp.cli.classify import Backbone, Cache, Device, Labels, OnCorrupt, View, Weights
+from a2lp.cli.classify import Backbone, Cache, Device, Labels, Normalise, OnCorrupt, View, Weights
 
 
 def label_studio(
@@ -26,6 +26,7 @@ def label_studio(
     backbone: Backbone = "efficientnet_lite0",
     weights: Weights = None,
     view: View = None,
+    normalise: Normalise = None,
     device: Device = "auto",
     on_corrupt: OnCorrupt = "skip",
     cache: Cache = None,
@@ -38,5 +39,5 @@ def label_studio(
     from a2lp.labelling.sources import Embedding
     from a2lp.serve.run import serve_label_studio
 
-    how = Embedding(backbone, weights, view, device, on_corrupt, cache)
+    how = Embedding(backbone, weights, view, device, on_corrupt, cache, normalise=normalise)
     serve_label_studio(source, labels, how, project=project, port=port, say=typer.echo)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from a2lp.cli.classify import Backbone, Cache, Device, Labels, OnCorrupt, View, Weights
+from a2lp.cli.classify import Backbone, Cache, Device, Labels, Normalise, OnCorrupt, View, Weights
 
 
 def serve(
@@ -33,6 +33,7 @@ def serve(
     backbone: Backbone = "efficientnet_lite0",
     weights: Weights = None,
     view: View = None,
+    normalise: Normalise = None,
     device: Device = "auto",
     on_corrupt: OnCorrupt = "skip",
     cache: Cache = None,
@@ -45,5 +46,5 @@ def serve(
     from a2lp.labelling.sources import Embedding
     from a2lp.serve.run import serve as run
 
-    how = Embedding(backbone, weights, view, device, on_corrupt, cache)
+    how = Embedding(backbone, weights, view, device, on_corrupt, cache, normalise=normalise)
     run(source, labels, how, names=names, project=project, port=port, browser=not no_browser, say=typer.echo)

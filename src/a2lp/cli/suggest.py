@@ -12,6 +12,7 @@ from a2lp.cli.classify import (
     Cache,
     Device,
     Labels,
+    Normalise,
     OnCorrupt,
     Source,
     View,
@@ -56,6 +57,7 @@ def suggest(
     backbone: Backbone = "efficientnet_lite0",
     weights: Weights = None,
     view: View = None,
+    normalise: Normalise = None,
     device: Device = "auto",
     on_corrupt: OnCorrupt = "skip",
     cache: Cache = None,
@@ -69,7 +71,7 @@ def suggest(
     from a2lp.labelling import Embedding, suggest_files
     from a2lp.labelling.hints import classify_command, sheet_table
 
-    how = Embedding(backbone, weights, view, device, on_corrupt, cache)
+    how = Embedding(backbone, weights, view, device, on_corrupt, cache, normalise=normalise)
     with explaining_interruptions(), progress_of_steps() as progress:
         task, found = suggest_files(
             source,

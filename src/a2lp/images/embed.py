@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import PIL
-import torch
 
 from a2lp import cores
 from a2lp._version import __version__
@@ -24,11 +22,11 @@ from a2lp.errors import CorruptImageError, FeatureFileError, InputError
 from a2lp.features import FeatureSet, save
 from a2lp.features.statistics import BaseStatistics
 from a2lp.files import cache_folder, check_target, exists, writing
-from a2lp.images.backbones import Backbone
+from a2lp.images.backbones.backbone import Backbone
 from a2lp.images.cache import FeatureCache
 from a2lp.images.datasets import ImageSet
 from a2lp.images.datasets.image_set import OnCorrupt, check_memory
-from a2lp.images.forward import choose_device, embed_rows
+from a2lp.images.forward import embed_rows
 
 NDArray = np.ndarray[Any, Any]
 Progress = Callable[[str, int, int], None]
@@ -60,9 +58,9 @@ def embed_images(
     images : ImageSet
         The images; equal ones are embedded once.
     backbone : Backbone
-        The network, with its view and normalisation. It is moved to ``device``.
+        The network, with its view and normalisation. One of torch is moved to ``device``.
     device : str
-        A torch device, or ``"auto"``: CUDA if available, else the CPU.
+        ``"auto"``, ``"cpu"``, or for a network of torch any of its devices; ``"auto"`` is then CUDA if available.
     batch_size : int
         The number of images that are decoded and held at a time.
     workers : int, optional
@@ -93,7 +91,7 @@ def embed_images(
     require_name("choice for corrupt images", on_corrupt, ("refuse", "skip"))
     side = backbone.view.output
     check_memory(f"two batches of {batch_size} images of {side} x {side} pixels", 2 * batch_size * side * side * 3)
-    chosen = choose_device(device)
+    runner = backbone.on(device)
     recipe = _recipe(backbone, flip)
     store = FeatureCache(Path(cache) if cache is not None else cache_folder(), recipe, backbone.dim)
 
@@ -103,7 +101,7 @@ def embed_images(
     missing = {digest: row for row, digest in enumerate(digests) if digest and digest not in vectors}
     read = partial(images.read, view=backbone.view, on_corrupt=on_corrupt, skipped=skipped)
     rows = list(missing.values())
-    found = embed_rows(read, rows, backbone, chosen, flip=flip, batch_size=batch_size, workers=workers)
+    found = embed_rows(read, rows, backbone, runner, flip=flip, batch_size=batch_size, workers=workers)
     report("embedding", 0, len(missing))
     done = -len(skipped)  # files that could not even be hashed are not among the missing ones
     try:
@@ -118,7 +116,7 @@ def embed_images(
     finally:
         store.flush()
     versions = {"a2lp": __version__, "python": platform.python_version(), "numpy": np.__version__}
-    versions |= {"torch": str(torch.__version__), "pillow": PIL.__version__}
+    versions |= backbone.versions | {"pillow": PIL.__version__}
     origin = {"weights": backbone.weights, "versions": versions} | recipe
     skipped |= {  # copies of an image that cannot be read
         row: skipped[missing[digest]] for row, digest in enumerate(digests) if digest and digest not in vectors
@@ -175,15 +173,10 @@ def _holds(path: Path, condition: Callable[[BaseStatistics], bool]) -> bool:
 
 def _recipe(backbone: Backbone, flip: bool) -> dict[str, Any]:
     """Everything beside the image that determines a vector: the key of the cache, and a part of ``about``."""
-    digest = hashlib.sha256()
-    for name, tensor in backbone.module.state_dict().items():
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return {
         "backbone": backbone.name,
-        "options": getattr(backbone.module, "options", {}),
-        # of the current weights, not of the file that they were loaded from: they may have been trained since
-        "state": f"sha256:{digest.hexdigest()}",
+        "options": backbone.options,
+        "state": backbone.state(),
         "view": asdict(backbone.view),
         "mean": list(backbone.mean),
         "std": list(backbone.std),

@@ -1,23 +1,16 @@
-"""Images through a network, on a device: vectors, a few images at a time."""
+"""Images through a network: vectors, a few images at a time."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
-from a2lp.checks import shown
-from a2lp.errors import InputError
-from a2lp.files import reason
-from a2lp.images.backbones import Backbone
+from a2lp.images.backbones.backbone import Backbone, Runner
 
 NDArray = np.ndarray[Any, Any]
 Rows = Sequence[int]
@@ -35,22 +28,8 @@ class Read(Protocol):
         """Read with so many threads."""
 
 
-def choose_device(name: str) -> torch.device:
-    """The device of this name, once it has been tried; ``"auto"`` is CUDA if available, else the CPU."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device).cpu()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise InputError(
-            f"device={shown(name)} cannot be used ({reason(error)}). Choose auto, cpu, or cuda on a GPU."
-        ) from error
-    return device
-
-
 def embed_rows(
-    read: Read, rows: Rows, backbone: Backbone, device: torch.device, *, flip: bool, batch_size: int, workers: int
+    read: Read, rows: Rows, backbone: Backbone, runner: Runner, *, flip: bool, batch_size: int, workers: int
 ) -> Generator[tuple[NDArray, NDArray], None, None]:
     """Vectors, float16 (n, d), and their rows (n,), a few at a time and in order; close it to stop early.
 
@@ -62,72 +41,40 @@ def embed_rows(
     ----------
     read, rows
         Gives the pixels of the rows.
-    backbone, device, flip
-        The network, where it runs, and whether a vector is the mean over the image and its mirror image.
+    backbone, runner, flip
+        The network, the same on its device, and whether a vector is the mean over the image and its mirror image.
     batch_size : int
         How many images are held at a time.
     workers : int
         Threads.
     """
-    forward = _forward_function(backbone, device, flip)
-    if device.type != "cpu":
-        for pixels, kept in _in_order(partial(read, workers=workers), _parts(rows, batch_size), workers=1, ahead=2):
-            yield forward(pixels), kept
-        return
-
-    def work(part: Rows) -> tuple[NDArray, NDArray]:
-        pixels, kept = read(part, workers=1)
-        return forward(pixels), kept
-
-    at_once = max(1, min(batch_size, CPU_PIXELS // ((1 + flip) * backbone.view.output**2)))
-    threads = torch.get_num_threads()
+    forward = partial(_vectors, runner, backbone.dim, flip)
     try:
-        yield from _in_order(work, _parts(rows, at_once), workers, max(2 * workers, batch_size // at_once), _one_thread)
+        if not runner.on_workers:
+            for pixels, kept in _in_order(partial(read, workers=workers), _parts(rows, batch_size), workers=1, ahead=2):
+                yield forward(pixels), kept
+            return
+
+        def work(part: Rows) -> tuple[NDArray, NDArray]:
+            pixels, kept = read(part, workers=1)
+            return forward(pixels), kept
+
+        at_once = max(1, min(batch_size, CPU_PIXELS // ((1 + flip) * backbone.view.output**2)))
+        ahead = max(2 * workers, batch_size // at_once)
+        yield from _in_order(work, _parts(rows, at_once), workers, ahead, runner.start_worker)
     finally:
-        torch.set_num_threads(threads)
+        runner.close()
 
 
-def _forward_function(backbone: Backbone, device: torch.device, flip: bool) -> Callable[[NDArray], NDArray]:
-    """The function from pixels, uint8 (n, h, w, 3), to vectors, float16 (n, d)."""
-    module = backbone.module.to(device, memory_format=torch.channels_last).eval()
-    mean, std = (255 * torch.tensor(of, device=device).view(1, 3, 1, 1) for of in (backbone.mean, backbone.std))
-    pointwise = device.type == "cpu" and torch.backends.mkldnn.is_available()
-    if device.type == "cpu":
-        # freed at once; from then on glibc keeps blocks up to this size instead of returning their pages
-        torch.empty(31 << 20, dtype=torch.uint8)
-
-    def forward(pixels: NDArray) -> NDArray:
-        n = len(pixels)
-        if n == 0:  # all images were skipped
-            return np.empty((0, backbone.dim), dtype=np.float16)
-        with torch.inference_mode(), _Pointwise() if pointwise else nullcontext():
-            # (n, 3, h, w) with the memory of (n, h, w, 3): channels_last, as the network's
-            x = torch.from_numpy(pixels).to(device).permute(0, 3, 1, 2)
-            x = (x.float() - mean) / std
-            y: Tensor = module(torch.cat([x, x.flip(-1)]) if flip else x)
-            vectors: NDArray = ((y[:n] + y[n:]) / 2 if flip else y).half().cpu().numpy()
-        return vectors
-
-    return forward
-
-
-class _Pointwise(TorchFunctionMode):  # type: ignore[misc]
-    """1 x 1 convolutions by oneDNN.
-
-    With several threads that is torch's own choice. With one thread, torch takes matrix products of BLAS instead, which
-    are slower here, and would round the vectors differently.
-    """
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.conv2d and len(args) == 7 and args[1].shape[2:] == (1, 1) and not isinstance(args[4], str):
-            x, weight, bias, stride, padding, dilation, groups = args
-            return torch.mkldnn_convolution(x, weight, bias, padding, stride, dilation, groups)
-        return func(*args, **(kwargs or {}))
-
-
-def _one_thread() -> None:
-    """Let this thread compute alone; torch then makes it the default of new threads, too."""
-    torch.set_num_threads(1)
+def _vectors(runner: Runner, dim: int, flip: bool, pixels: NDArray) -> NDArray:
+    """Vectors, float16 (n, d), of pixels, uint8 (n, h, w, 3)."""
+    n = len(pixels)
+    if n == 0:  # all images were skipped
+        return np.empty((0, dim), dtype=np.float16)
+    y = runner.forward(np.concatenate([pixels, pixels[:, :, ::-1]]) if flip else pixels)
+    with np.errstate(over="ignore", invalid="ignore"):  # the caller refuses what is not finite in float16
+        vectors: NDArray = ((y[:n] + y[n:]) / 2 if flip else y).astype(np.float16)
+    return vectors
 
 
 def _parts(rows: Rows, size: int) -> Iterator[Rows]:

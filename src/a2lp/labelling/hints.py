@@ -36,7 +36,7 @@ def sheet_table(sheet: Where) -> str:
 def _same(command: str, source: Where, labels: Sequence[Where], how: Embedding) -> list[str]:
     """A command on the same source, with the labels and the options that are not the defaults."""
     words = ["a2lp", command, str(source), *(word for where in labels for word in ("--labels", str(where)))]
-    for option in ("backbone", "weights", "view", "device", "on_corrupt", "cache"):
+    for option in ("backbone", "weights", "view", "normalise", "device", "on_corrupt", "cache"):
         value = getattr(how, option)
         if value != getattr(Embedding(), option):
             words += [f"--{option.replace('_', '-')}", str(value)]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from a2lp.checks import listed, shown
+from a2lp.checks import counted, listed, shown
 from a2lp.encoding import read_labels
 from a2lp.errors import A2LPWarning, InputError, ShapeError
 from a2lp.features import FeatureSet
@@ -120,7 +120,7 @@ def _from_source(
     if skipped := task.points.skipped:
         reasons = "; ".join(f"{name}: {why}" for name, why in list(skipped.items())[:3])
         more = f" and {len(skipped) - 3} more" if len(skipped) > 3 else ""
-        warnings.warn(f"{len(skipped)} images were skipped: {reasons}{more}.", A2LPWarning, stacklevel=4)
+        warnings.warn(f"{counted(len(skipped), 'image')} skipped: {reasons}{more}.", A2LPWarning, stacklevel=4)
     chosen = task.how if files or np.ndim(how) else how
     return Inputs(task.points.features, task.labels, _names(task), task.key, task.points.paths, str(source), chosen)
 

@@ -76,6 +76,7 @@ def check_output(
     *,
     force: bool = False,
     classes: Sequence[str] = (),
+    link: bool = False,
     paths: Sequence[Path] | None = None,
     source: Path | None = None,
 ) -> None:
@@ -89,6 +90,8 @@ def check_output(
         Whether it may exist already, to be replaced.
     classes : sequence of str
         The classes, which name the folders.
+    link : bool
+        Whether folders get symbolic links to the images instead of copies.
     paths : sequence of Path, optional
         The images that are put into folders.
     source : Path, optional
@@ -102,6 +105,11 @@ def check_output(
         raise InputError(
             f"{path} has the extension {path.suffix!r}; labels are written as {', '.join(TABLES)} (Label Studio), or "
             f"into a folder for each class: for that, end the name with a slash, {path}{os.sep}"
+        )
+    if link:
+        raise InputError(
+            f"{path} is a table, and only folders of images can have links. Leave out link (--link), or name a folder "
+            "to write to."
         )
     if path.suffix.lower() == ".parquet":
         _pyarrow()
@@ -132,7 +140,8 @@ def write_output(
         As in ``check_output``.
     """
     path = Path(out)
-    check_output(out, force=force, classes=[str(name) for name in result.classes], paths=paths, source=source)
+    classes = [str(name) for name in result.classes]
+    check_output(out, force=force, classes=classes, link=link, paths=paths, source=source)
     with writing(path):
         if is_folder(out):
             folders.write(result, path, paths or (), link, write_csv)

@@ -83,13 +83,16 @@ class Embedding:
     view : str or None
         What the network sees, ``RESIZE/CROP``; None for its own.
     device : str
-        ``"auto"`` is CUDA if available, else the CPU.
+        ``"auto"`` is CUDA if available, else the CPU, where ``efficientnet_lite0`` and ``onnx:FILE`` always are.
     on_corrupt : {"skip", "refuse"}
         What to do with images that cannot be read.
     cache : Path or None
         Where vectors are kept, so that no image is embedded twice.
     flip : bool
         Whether a vector is the mean over the image and its mirror image: twice the time, and better labels.
+    normalise : str or None
+        ``imagenet``, ``clip``, ``half``, ``none``, or ``R,G,B/R,G,B``: how pixels are normalised; None for the
+        network's own.
     """
 
     backbone: str = "efficientnet_lite0"
@@ -99,6 +102,7 @@ class Embedding:
     on_corrupt: str = "skip"
     cache: Path | None = None
     flip: bool = True
+    normalise: str | None = None
 
 
 def open_source(source: str | Path, how: Embedding | None = None, progress: Progress | None = None) -> Points:
@@ -152,13 +156,19 @@ def embed_points(points: Points, how: Embedding, progress: Progress | None = Non
     """The points with their vectors, from the backbone and its cache, without images that were skipped."""
     if points.paths is None:
         return points
-    from a2lp.images import View
+    from a2lp.images import Normalisation, View
     from a2lp.images.backbones import create
     from a2lp.images.datasets import ImageSet
     from a2lp.images.datasets.sources import Files
     from a2lp.images.embed import embed_images
 
-    network = create(how.backbone, how.weights, view=None if how.view is None else View.parse(how.view))
+    network = create(
+        how.backbone,
+        how.weights,
+        view=None if how.view is None else View.parse(how.view),
+        normalisation=None if how.normalise is None else Normalisation.parse(how.normalise),
+        device=how.device,
+    )
     images = ImageSet("images", None, None, points.keys, Files(Path(), [str(path) for path in points.paths]))
     made = embed_images(
         images,

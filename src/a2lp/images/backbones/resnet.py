@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from a2lp.checks import require_flag, shown
 from a2lp.errors import InputError
-from a2lp.images.backbones.network import Network, checked_rate, initialise
+from a2lp.images.backbones.base import Network, checked_rate, initialise
 from a2lp.images.view import View
 
 SLOPE = 0.1

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from pathlib import Path
 from typing import NamedTuple
 
-from a2lp.checks import listed, shown
+from a2lp.checks import counted, listed, shown
 from a2lp.errors import A2LPWarning, DatasetError
 from a2lp.files import check_file, read_text
 from a2lp.images.datasets.decode import EXTENSIONS, UNREAD
@@ -37,12 +37,12 @@ class Listing(NamedTuple):
         if unread:
             counts = ", ".join(f"{count} {extension}" for extension, count in unread.items())
             left_out.append(
-                f"{sum(unread.values())} pictures in {folder} are of kinds that are not read and were left out: "
-                f"{counts}. Convert them to JPEG or PNG."
+                f"{folder}: {counted(sum(unread.values()), 'picture')} of a kind that is not read, left out: {counts}. "
+                "Convert to JPEG or PNG."
             )
         if self.repeated:
             left_out.append(
-                f"{len(self.repeated)} links in {folder} lead to folders that are listed already and were left out: "
+                f"{folder}: {counted(len(self.repeated), 'link')} to folders that are listed already, left out: "
                 f"{listed(self.repeated, 5)}. Copy the images if they should count twice."
             )
         for message in left_out:
@@ -70,7 +70,7 @@ def find_folders(root: Path, split: str | None, standard: Standard | None) -> Im
     apart = sum(len(part) > 2 and part[0] in SPLITS for part in parts)
     for count, what in ((flat, "lie beside"), (apart, "lie in train, val or test beside other")):
         if 0 < count < len(parts):
-            problem = f"{count} images {what} folders with images, so it is not clear what the classes are."
+            problem = f"Images that {what} folders with images: {count}. So it is not clear what the classes are."
             raise layout_error(root, problem, standard)
     source = Files(root, paths)
     if flat:

@@ -11,7 +11,7 @@ from a2lp import cores
 from a2lp.errors import A2LPError
 from a2lp.features import load as load_features
 from a2lp.files import exists
-from a2lp.images.backbones import create
+from a2lp.images.backbones.networks import torch_backbone
 from a2lp.images.datasets import load
 from a2lp.images.datasets.splits import SPLITS
 from a2lp.images.embed import check_targets, embed
@@ -50,7 +50,7 @@ def _run(config: TrainConfig, options: argparse.Namespace) -> None:
     result = train(config, sets["train"], sets["val"], options.out, **machine, commit=options.commit, progress=_print)
     chosen = result.record["views"][str(result.view)]
     _print_line(f"view {result.view}: {chosen['one']:.2f} / {chosen['five']:.2f} on validation classes")
-    backbone = create(config.backbone, result.weights)
+    backbone = torch_backbone(config.backbone, result.weights)
     for split, images in sets.items():
         about = {"dataset": config.dataset, "split": split, "trained": config.name}
         out = options.out / f"{split}.npz"

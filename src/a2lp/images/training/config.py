@@ -11,7 +11,7 @@ from typing import Any
 from a2lp.checks import require_name, shown
 from a2lp.errors import InputError
 from a2lp.files import TEXT_BYTES, parse_json, reading
-from a2lp.images.backbones.network import IMAGENET_MEAN, IMAGENET_STD, Triple
+from a2lp.images.normalisation import IMAGENET_MEAN, IMAGENET_STD, Triple
 from a2lp.images.view import View
 
 RECIPES: dict[str, dict[str, Any]] = {

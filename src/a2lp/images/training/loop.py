@@ -17,7 +17,7 @@ from a2lp import cores, environment
 from a2lp.checks import require_whole, shown
 from a2lp.errors import A2LPError, InputError, WeightsFileError
 from a2lp.files import reading, writing
-from a2lp.images.backbones import save_weights
+from a2lp.images.backbones.checkpoints import save_weights
 from a2lp.images.backbones.weight_files import read_weights
 from a2lp.images.datasets import ImageSet
 from a2lp.images.forward import choose_device

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from a2lp.images.backbones import create
+from a2lp.images.backbones.networks import torch_backbone
 from a2lp.images.training.config import TrainConfig
 
 _SCALES = (5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0)  # of a teacher's cosines
@@ -60,7 +60,7 @@ class Teacher(Trunk):
     """
 
     def __init__(self, config: TrainConfig, batches: Iterable[tuple[Tensor, Tensor]], n_classes: int) -> None:
-        super().__init__(create(config.backbone, config.teacher).module)
+        super().__init__(torch_backbone(config.backbone, config.teacher).module)
         found = []
         for images, labels in batches:
             self.to(images.device, memory_format=torch.channels_last).eval()

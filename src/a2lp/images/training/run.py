@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from a2lp.checks import shown
 from a2lp.errors import InputError
 from a2lp.files import reason
-from a2lp.images.backbones import network
+from a2lp.images.backbones.networks import network
 from a2lp.images.datasets import ImageSet
 from a2lp.images.training.augment import Normalise, augment
 from a2lp.images.training.config import TrainConfig

@@ -10,12 +10,8 @@ from torch import Tensor, nn
 
 from a2lp.checks import shown
 from a2lp.errors import InputError
+from a2lp.images.normalisation import IMAGENET_MEAN, IMAGENET_STD, Triple
 from a2lp.images.view import View
-
-Triple = tuple[float, float, float]
-
-IMAGENET_MEAN: Triple = (0.485, 0.456, 0.406)
-IMAGENET_STD: Triple = (0.229, 0.224, 0.225)
 
 
 class Network(nn.Module, ABC):  # type: ignore[misc]
