@@ -5,9 +5,8 @@
     .venv/bin/python benchmarks/page.py --quick              # small, printed and not kept
 
 Each part starts ``a2lp serve`` in a process of its own and talks to it as the page does; ``page_browser.py`` measures
-what needs a browser, into the same record. Times are of this machine, whose load is kept beside them. Points of the
-parts about speed are made up (50 classes that overlap, 256 dimensions, as in ``pool.py``); the simulated user labels
-the bundled CUB features, 2,953 points of 50 classes.
+what needs a browser. Times are of this machine, whose load is kept beside them. Points of the parts about speed are
+made up (50 classes that overlap, 256 dimensions, as in ``pool.py``).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from page_client import Array, Backend, Client, Server, fold, names_of, routes, strangers
+from page_client import Backend, Client, Server, fold, names_of, routes, strangers
 from study import RECORDS, Record
 
 import a2lp
@@ -35,10 +34,6 @@ from pool import CLASSES, make_file
 RECORD = RECORDS / "page.json"
 DIMENSIONS = 256
 LABELS = 5  # for each class, before speed is measured
-COLUMNS = 8  # of the grid in which the simulated user moves
-KEYS_A_LABEL = 3  # the median that is promised: two letters in the palette, and Enter
-GROUP = 40  # points that the simulated user looks at before accepting
-QUEUED = 200  # labels from the queue before that
 
 
 def points(folder: Path, n: int) -> Path:
@@ -216,9 +211,7 @@ def undos(folder: Path, n: int) -> dict[str, Any]:
 
     with Server("--project", project) as server, Client(server) as client:
         client.ready()
-        for _ in range(3 * n):  # some are refused
-            if done == n:
-                break
+        while done < n:  # some are refused
             rows = [chance.randrange(1797) for _ in range(chance.choice([1, 1, 1, 5, 300]))]
             names = [f"class {chance.randrange(6)}", f"class {chance.randrange(6)}"]
             command = chance.choice(
@@ -311,72 +304,6 @@ def gate(folder: Path) -> dict[str, Any]:
     return {"routes": len(routes()), "requests": asked, "entered": entered, "labels_changed": changed}
 
 
-def user(folder: Path) -> dict[str, Any]:
-    """A user who knows the truth, follows the queue and then reviews groups: keys until 95 % of all labels are right.
-
-    A label costs three keys. In a group of points with the same predicted class, the most doubtful first, the user
-    moves to each wrong one by arrow keys and labels it; several of the same class are selected, by one key each, and
-    labelled together. One key accepts the rest, and one more moves to the next group. One-by-one labelling costs three
-    keys for each of 95 % of the points.
-    """
-    cub = a2lp.load("cub")
-    classes = cub.classes or ()
-    truth = np.array([classes[label] for label in cub.labels.tolist()], dtype=object)
-    path = folder / "cub.npy"
-    np.save(path, cub.features)
-    keys, curve = 0, []
-    with Server(path) as server, Client(server) as client:
-        client.ready(1800)
-        state = client.wait(lambda state: state["suggestions"])
-        right = 0.0
-        while right < 0.95 and len(curve) < 400:
-            if state["counts"]["yours"] < QUEUED:
-                for one in state["suggestions"]:
-                    client.do("label", rows=[one["row"]], label=truth[one["row"]], how="suggested")
-                    keys += KEYS_A_LABEL
-                state = client.wait(lambda state: state["suggestions"] and not state["settling"], 600)
-            else:
-                keys += review(client, state, truth)
-                state = client.wait(lambda state: not state["settling"], 600)
-            _, codes, _, _ = client.rows()
-            right = float((np.array(names_of(state, codes), dtype=object) == truth).mean())
-            curve.append([keys, round(right, 4)])
-            print(curve[-1], state["counts"], flush=True)
-    one_by_one = round(0.95 * len(truth) * KEYS_A_LABEL)
-    return {
-        "keys": keys,
-        "right": right,
-        "one_by_one": one_by_one,
-        "share": round(keys / one_by_one, 3),
-        "curve": curve,
-    }
-
-
-def review(client: Client, state: dict[str, Any], truth: Array) -> int:
-    """Review the largest group of points that nobody has looked at, most doubtful first; the keys that it took."""
-    _, codes, confidence, flags = client.rows()
-    free = (flags & 39) == 0
-    sizes = np.bincount(codes[free], minlength=len(state["classes"]))
-    code = int(sizes.argmax())
-    name = names_of(state, [code])[0]
-    rows = np.flatnonzero(free & (codes == code))
-    rows = rows[np.argsort(confidence[rows], kind="stable")][:GROUP]
-    keys, here = 2, 0
-    wrong: dict[str, list[int]] = {}
-    for place in np.flatnonzero(truth[rows] != name).tolist():
-        wrong.setdefault(truth[rows[place]], []).append(place)
-    for right, places in wrong.items():
-        for place in places:
-            keys += abs(place // COLUMNS - here // COLUMNS) + abs(place % COLUMNS - here % COLUMNS)
-            here = place
-        keys += KEYS_A_LABEL + (len(places) if len(places) > 1 else 0)
-        client.do("label", rows=[int(rows[place]) for place in places], label=right, how="group")
-    good = [int(row) for row in rows[truth[rows] == name]]
-    if good:
-        client.do("accept", rows=good, labels=[code] * len(good), how="group")
-    return keys
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="parts, separated by commas")
@@ -396,7 +323,6 @@ def main() -> None:
             "tabs": lambda: tabs(folder, 8),
             "gate": lambda: gate(folder),
             "webhook": lambda: webhook(folder),
-            "user": lambda: user(folder),
         }
         wanted = [part for part in parts if not options.only or part.split()[0] in options.only.split(",")]
         record = None if few else Record(RECORD, "The labelling page: its server, without a browser.")

@@ -1,6 +1,6 @@
 """What the labelling page does in a real Chromium: size, time from key to paint, keys per label, a million points, axe.
 
-    python benchmarks/page_browser.py --measure size speed_10k speed_100k keys million accessibility
+    python benchmarks/page_browser.py --measure size speed_10k speed_100k keys million accessibility hostile
     python benchmarks/page_browser.py           # prints the record
 
 Times are those of this machine, with WebGL in software where it has no graphics. Commit first: records name the commit.
@@ -9,152 +9,66 @@ Times are those of this machine, with WebGL in software where it has no graphics
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from page_driver import Server, Tab, find_browser
-from study import RECORDS, Record
+from page_driver import HOSTILE, Server, Tab, browser, send
+from page_speed import speed
+from study import RECORDS, ROOT, Record
 
 RECORD = RECORDS / "page_browser.json"
+WEB = ROOT / "src" / "a2lp" / "serve" / "web"
 EXTRA = ("starlette", "uvicorn", "wsproto", "anyio", "h11")
-CLASSES = 50
 KINDS = ("Arctic", "Black", "Common", "Forster", "Herring", "Little")
 BIRDS = ("Auklet", "Cormorant", "Grebe", "Sparrow", "Tern")
 LOOKS = {"light": {}, "dark": {"color_scheme": "dark"}, "forced": {"forced_colors": "active"}}
-KEYS = 25  # labels whose times are taken
-
-# from the key to the frame with the label, to the first news of the server, and to the full answer
-CLOCK = """() => {
-  window.times = {painted: [], touched: [], settled: []};
-  const after = (what) => requestAnimationFrame(() => {
-    const channel = new MessageChannel();
-    channel.port1.onmessage = what;
-    channel.port2.postMessage(0);
-  });
-  let since = 0, seq = 0, solving = false, waiting = new Set();
-  addEventListener("keydown", (event) => {
-    if (!/^[1-9]$/.test(event.key)) return;
-    since = event.timeStamp;
-    seq = Number(document.documentElement.dataset.seq);
-    waiting = new Set(["touched", "settled"]);
-    solving = false;
-    after(() => window.times.painted.push(performance.now() - since));
-  }, true);
-  new MutationObserver(() => {
-    const {dataset} = document.documentElement;
-    const late = (what) => {
-      waiting.delete(what);
-      const start = since;
-      after(() => window.times[what].push(performance.now() - start));
-    };
-    solving ||= dataset.settling === "true";
-    if (waiting.has("touched") && Number(dataset.seq) > seq) late("touched");
-    if (waiting.has("settled") && solving && dataset.settling === "false") late("settled");
-  }).observe(document.documentElement, {attributes: true});
-}"""
-
-
-def vectors(folder: Path, n: int) -> tuple[Path, Any]:
-    """Points of some classes, and what they are."""
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, CLASSES, n)
-    points = rng.normal(size=(CLASSES, 64))[labels] + 0.9 * rng.normal(size=(n, 64))
-    path = folder / f"points_{n}.npz"
-    np.savez(path, features=points.astype(np.float32))
-    return path, labels
-
-
-@contextlib.contextmanager
-def browser(**options: Any) -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=find_browser())
-        yield chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
-        chromium.close()
-
-
-def send(tab: Tab, op: str, **more: Any) -> None:
-    """A command beside the page, to prepare what is measured."""
-    script = """async (command) => {
-        const key = document.querySelector("meta[name=a2lp-key]").content;
-        const body = JSON.stringify({id: crypto.randomUUID(), ...command});
-        const answer = await fetch("/api/commands", {method: "POST", headers: {"X-A2LP-Key": key}, body});
-        if (!answer.ok) throw new Error(await answer.text());
-    }"""
-    tab.page.evaluate(script, {"op": op, **more})
-
-
-def summary(times: list[float]) -> dict[str, float]:
-    median, late = np.percentile(times, [50, 95])
-    return {"n": len(times), "median_ms": round(float(median), 1), "p95_ms": round(float(late), 1)}
 
 
 def size(folder: Path) -> dict[str, Any]:
-    """Bytes of the page and of what the extra installs; fails where a request leaves the machine."""
-    sent: list[int] = []
+    """Bytes of the page and of what the extra installs; fails where a request leaves the machine.
+
+    Files of the page are counted as they are in the package, and as they are sent (gzip): those that it asks for before
+    the grid can be used, and all of them once the map is drawn and a window was opened.
+    """
     with Server(project=folder / "size") as server, browser() as context:
         tab = Tab(context, "about:blank")
-        tab.page.on("requestfinished", lambda request: sent.append(_bytes(request)))
+        sent: dict[str, int] = {}
+        tab.page.on("requestfinished", lambda request: sent.update(_file(request)))
         tab.page.goto(server.address)
         tab.ready()
+        first = dict(sent)
         tab.press(".", "x", "Escape", "?", "Escape")
-        tab.page.wait_for_timeout(2000)
+        tab.page.wait_for_selector("#map.here", timeout=60_000)
+        tab.page.wait_for_timeout(4000)
         tab.check()
         requests = len(tab.requests)
     installed = {name: sum(_size(file) for file in distribution(name).files or ()) for name in EXTRA}
-    return {"page_bytes": sum(sent), "requests": requests, "extra_bytes": sum(installed.values())}
+    weigh = {"first": first, "all": sent}
+    return {
+        **{f"{name}_unpacked_bytes": sum((WEB / file).stat().st_size for file in of) for name, of in weigh.items()},
+        **{f"{name}_sent_bytes": sum(of.values()) for name, of in weigh.items()},
+        "requests": requests,
+        "left_the_machine": 0,  # or the check above has failed
+        "extra_bytes": sum(installed.values()),
+    }
 
 
-def _bytes(request: Any) -> int:
-    """What a file of the page weighed on its way; 0 for data and images."""
-    path = request.url.split("?")[0]
-    own = path.endswith((".js", ".css", ".svg")) or path.count("/") == 3
-    return int(request.sizes()["responseBodySize"]) if own else 0
+def _file(request: Any) -> dict[str, int]:
+    """A file of the page and what it weighed on its way; nothing for data and images."""
+    path = request.url.split("?")[0].rsplit("/", 1)[1] or "index.html"
+    return {path: int(request.sizes()["responseBodySize"])} if (WEB / path).is_file() else {}
 
 
 def _size(file: Any) -> int:
     path = Path(str(file.locate()))
     return path.stat().st_size if path.is_file() else 0
-
-
-def speed(n: int) -> Callable[[Path], dict[str, Any]]:
-    def measure(folder: Path) -> dict[str, Any]:
-        source, labels = vectors(folder, n)
-        with Server(source, project=folder / f"speed_{n}") as server, browser() as context:
-            tab = Tab(context, server.address)
-            tab.page.wait_for_selector("html[data-phase=ready]", timeout=1_800_000)
-            for code in range(CLASSES):
-                send(tab, "label", rows=np.flatnonzero(labels == code)[:5].tolist(), label=f"class {code}")
-            tab.page.wait_for_timeout(1000)
-            tab.page.wait_for_selector("html[data-settling=false]", timeout=600_000)
-            tab.page.wait_for_selector("#map.here", timeout=1_800_000)
-            tab.page.wait_for_timeout(3000)
-            tab.page.locator("#facets [data-facet=open]").click()
-            tab.page.wait_for_timeout(1000)
-            tab.page.evaluate(CLOCK)
-            for i in range(KEYS):
-                settled = len(tab.page.evaluate("window.times.settled"))
-                tab.press(str(i % 9 + 1))
-                for _ in range(400):
-                    tab.page.wait_for_timeout(50)
-                    if len(tab.page.evaluate("window.times.settled")) > settled:
-                        break
-            times = tab.page.evaluate("window.times")
-            tab.check()
-        about = {"points": n, "classes": CLASSES, "load": os.getloadavg()[0]}
-        return about | {name: summary(values) for name, values in times.items()}
-
-    return measure
 
 
 def keys(folder: Path) -> dict[str, Any]:
@@ -174,7 +88,7 @@ def keys(folder: Path) -> dict[str, Any]:
         for _ in range(200):
             row = tab.suggested()
             given[row] = names[truth[row]]
-            pressed.append(_type(tab, given[row], pins[given[row]]))
+            pressed.append(type_name(tab, given[row], pins[given[row]]))
         tab.saved()
         wrong = sum(tab.labels().get(row) != name for row, name in given.items())
         tab.check()
@@ -182,7 +96,7 @@ def keys(folder: Path) -> dict[str, Any]:
     return {"labels": len(given), "classes": len(names), "wrong": wrong, "median_keys": median, "mean_keys": mean}
 
 
-def _type(tab: Tab, name: str, pin: str | None) -> int:
+def type_name(tab: Tab, name: str, pin: str | None) -> int:
     """Label the current point; the number of keys: a pinned one, or initials until the name is chosen, and Enter."""
     if pin:
         tab.press(pin)
@@ -267,9 +181,11 @@ def accessibility(folder: Path) -> dict[str, Any]:
             with browser(**look) as context:
                 tab = Tab(context, server.address).ready()
                 count = 0
-                for opened in ((), ("x",), ("Escape", "?"), ("Escape",)):
+                for opened, shown in (((), "#grid"), (("x",), "#palette[open]"), (("Escape", "?"), "#help[open]")):
                     tab.press(*opened)
+                    tab.page.wait_for_selector(shown)
                     count += len(Axe().run(tab.page).response["violations"])
+                tab.press("Escape")
                 found[name] = count
                 for text in ("left", "right"):
                     tab.name(text)
@@ -279,6 +195,37 @@ def accessibility(folder: Path) -> dict[str, Any]:
     return found
 
 
+def hostile(folder: Path) -> dict[str, Any]:
+    """Names that would be scripts: how many are shown as they are, as classes and in the palette; CSP reports."""
+    import pandas
+
+    vectors = pandas.DataFrame(np.random.default_rng(0).normal(size=(40, 4)), columns=list("abcd"))
+    files = [f"{HOSTILE[i % len(HOSTILE)]} {i}" for i in range(40)]
+    vectors.assign(file=files).to_parquet(folder / "points.parquet")
+    (folder / "names.txt").write_text("\n".join(HOSTILE), encoding="utf-8")
+    started = Server(folder / "points.parquet", "--names", folder / "names.txt", project=folder / "hostile")
+    with started as server, browser() as context:
+        tab = Tab(context, server.address).ready()
+        tab.page.on("dialog", lambda dialog: tab.problems.append(f"dialog: {dialog.message}"))
+        for i, name in enumerate(HOSTILE):
+            send(tab, "label", rows=[i], label=name)
+        tab.page.wait_for_timeout(3000)
+        classes = set(tab.page.locator("#classes .name").all_text_contents())
+        keys = {text for text in tab.page.locator("#grid .cell .key").all_text_contents() if text}
+        offered = set()
+        for i in range(len(HOSTILE)):
+            tab.page.locator(f"#cell-{i}").click()
+            tab.page.locator("#do-label").click()
+            tab.page.wait_for_selector("#palette[open]")
+            tab.page.locator("#palette-input").fill(HOSTILE[i])
+            offered.add(tab.page.locator("#palette-list [aria-selected=true] .name").inner_text())
+            tab.press("Escape")
+        reports = len(tab.page.evaluate("window.violations"))
+        tab.check()
+    shown = sum(name in classes and name in offered for name in HOSTILE)
+    return {"names": len(HOSTILE), "as_text": shown, "files_as_text": len(keys & set(files)), "csp_reports": reports}
+
+
 PARTS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "size": size,
     "speed_10k": speed(10_000),
@@ -286,6 +233,7 @@ PARTS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "keys": keys,
     "million": million,
     "accessibility": accessibility,
+    "hostile": hostile,
 }
 
 

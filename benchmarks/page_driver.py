@@ -6,6 +6,7 @@ Shared by the browser tests, the screenshots and the measurements. Needs playwri
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,6 +25,29 @@ REPORTS = """
 window.violations = [];
 document.addEventListener("securitypolicyviolation", (event) => window.violations.push(event.violatedDirective));
 """
+# names of files and classes that would do harm if they were read as anything but text
+HOSTILE = (
+    "<img src=x onerror=alert(1)>",
+    "<script>alert(1)</script>",
+    '"><svg onload=alert(1)>',
+    "'; alert(1); //",
+    "{{constructor.constructor('alert(1)')()}}",
+    "javascript:alert(1)",
+    "</style><script>alert(1)</script>",
+    "=cmd|' /C calc'!A0",
+    "a&amp;b &lt;i&gt;",
+    "\u202eevil\u202c",
+    "<iframe srcdoc='<script>alert(1)</script>'>",
+    "${alert(1)}",
+    "</textarea><b>bold</b>",
+    "<a href='data:text/html,alert(1)'>go</a>",
+    "__proto__",
+    "constructor",
+    "url(javascript:alert(1))",
+    "<math><mi xlink:href='javascript:alert(1)'>x</mi></math>",
+    "' onmouseover='alert(1)",
+    "%3Cscript%3Ealert(1)%3C/script%3E",
+)
 
 
 def find_browser() -> str | None:
@@ -33,17 +58,18 @@ def find_browser() -> str | None:
 class Server:
     """``a2lp serve`` in a process of its own."""
 
-    def __init__(self, *arguments: str | Path, project: Path, port: int = 0) -> None:
-        self.arguments, self.project, self.port = arguments, project, port
+    def __init__(self, *arguments: str | Path, project: Path, port: int = 0, python: str = "") -> None:
+        self.arguments, self.project, self.port, self.python = arguments, project, port, python
 
     def __enter__(self) -> Self:
         # a file, since a pipe that nobody reads would stop the server
         self._output = tempfile.NamedTemporaryFile("w+", suffix=".log")
-        command = [sys.executable, "-m", "a2lp", "serve", *map(str, self.arguments), "--no-browser"]
+        command = [self.python or sys.executable, "-m", "a2lp", "serve", *map(str, self.arguments), "--no-browser"]
         command += ["--port", str(self.port), "--project", str(self.project)]
         path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+        own = {"PYTHONPATH": "" if self.python else path}  # another environment has an a2lp of its own
         self.process = subprocess.Popen(
-            command, stdout=self._output, stderr=subprocess.STDOUT, env={**os.environ, "PYTHONPATH": path}
+            command, stdout=self._output, stderr=subprocess.STDOUT, env={**os.environ, **own}
         )
         while not (found := re.search(r"^Open (http://127\.0\.0\.1:(\d+)/\S*)$", self.said(), re.MULTILINE)):
             if self.process.poll() is not None:
@@ -159,3 +185,24 @@ class Tab:
         """Fail where the page has complained, left the machine or broken its policy."""
         self.problems += [f"policy: {one}" for one in self.page.evaluate("window.violations")]
         assert not self.problems, self.problems
+
+
+@contextlib.contextmanager
+def browser(**options: Any) -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=find_browser())
+        yield chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
+        chromium.close()
+
+
+def send(tab: Tab, op: str, **more: Any) -> None:
+    """A command beside the page, to prepare what is measured."""
+    script = """async (command) => {
+        const key = document.querySelector("meta[name=a2lp-key]").content;
+        const body = JSON.stringify({id: crypto.randomUUID(), ...command});
+        const answer = await fetch("/api/commands", {method: "POST", headers: {"X-A2LP-Key": key}, body});
+        if (!answer.ok) throw new Error(await answer.text());
+    }"""
+    tab.page.evaluate(script, {"op": op, **more})

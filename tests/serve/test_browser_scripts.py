@@ -31,9 +31,21 @@ def test_style_and_types() -> None:
     run("npm", "run", "--silent", "lint")
 
 
+def first_files() -> list[Path]:
+    """What the browser loads before the grid can be used: the page, its styles, and modules imported at once."""
+    found, todo = [WEB / "index.html", WEB / "app.css", WEB / "favicon.svg"], ["app.js"]
+    while todo:
+        path = WEB / todo.pop()
+        if path not in found:
+            found.append(path)
+            todo += re.findall(r'^import .* from "\./(.+)";$', path.read_text(encoding="utf-8"), re.MULTILINE)
+    return found
+
+
 def test_the_page_is_small_and_stands_alone() -> None:
     files = [path for path in WEB.iterdir() if path.is_file()]
     assert sum(len(gzip.compress(path.read_bytes())) for path in files) <= 75_000  # as it is sent
+    assert sum(path.stat().st_size for path in first_files()) <= 150_000
     for path in files:
         text = path.read_text(encoding="utf-8").replace("http://www.w3.org/", "")
         assert "http://" not in text and "https://" not in text, f"{path.name} names another host"

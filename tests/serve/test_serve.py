@@ -214,3 +214,27 @@ def test_a_second_server_on_the_project_is_refused_and_an_end_is_clean(demo):
     assert other.returncode == 2 and "is in use by another server" in other.stderr
     assert f"127.0.0.1:{demo.port}" in other.stderr and "Traceback" not in other.stderr
     assert demo.server.stop() == 0
+
+
+def test_answers_are_sent_at_once():
+    """Without TCP_NODELAY, the second part of each answer waits 40 ms for the first one's acknowledgement."""
+    import asyncio
+    import socket
+
+    from a2lp.serve.run import _listen
+
+    async def accepted() -> int:
+        found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def connected(reader, writer):
+            kept = writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            writer.close()
+            found.set_result(kept)
+
+        async with await asyncio.start_server(connected, sock=_listen(0)) as server:
+            _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            kept = await found
+            writer.close()
+            return kept
+
+    assert asyncio.run(accepted())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from a2lp.pool.solve import PoolAnswer, solve
 from a2lp.pool.suggest import Suggestion, expected_gain, kinship, suggest
 from a2lp.pool.unseen import HOW
 from a2lp.pool.whiten import Whitening, neighbour_whitening
+
+if TYPE_CHECKING:
+    from a2lp.pool.display import Display
 
 _RIDGE_LOW, _RIDGE_HIGH = 0.3, 3.0
 _REFIT = 0.05  # share of labels that may have changed since the weights of auto were chosen
@@ -227,6 +230,18 @@ class Pool:
             return expected_gain(answer, worth, how, rows)
 
         return suggest(self._kinship, self.given, answer, n, audits=audits, forecast=forecast, seed=self.seed)
+
+    def show(
+        self, images: Sequence[Any] | None = None, *, keys: Sequence[Any] | None = None, n: int = 12, map: bool = True
+    ) -> Display:
+        """Counts, a map and the most doubtful points, as a static display for notebooks.
+
+        ``images`` has a picture of each point, a path or pixels (h, w) or (h, w, 3); ``keys`` are the points' names,
+        and ``n`` is the number of doubtful ones. The map is computed once: a second for some thousand points.
+        """
+        from a2lp.pool.display import display
+
+        return display(self, images, keys, n, map)
 
     @cached_property
     def _kinship(self) -> Any:

@@ -179,7 +179,8 @@ def _check_installed(what: str) -> None:
 def _listen(port: int) -> socket.socket:
     if not 0 <= port < 65536:
         raise InputError(f"--port {port} must be from 1 to 65535, or 0 for any that is free.")
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # asyncio sends at once (TCP_NODELAY) only where the protocol is named; else an answer's second part waits 40 ms
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind(("127.0.0.1", port))

@@ -213,7 +213,8 @@ class Service:
             rows = self.board.take(message)
             if len(rows):
                 self._tell(self.board.update(rows))
-            self._later("state", _STATE_EVERY, self._tell_state, restart=False)
+            # whoever waits for an answer learns at once that it is there
+            self._later("state", 0 if kind == "answer" else _STATE_EVERY, self._tell_state, restart=kind == "answer")
 
     def _fail(self, message: str) -> None:
         if self.loading["phase"] == "failed":

@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from a2lp import cores
+from a2lp import cores, png
 from a2lp.errors import InputError, MissingExtraError
 from a2lp.files import replacing
-from a2lp.serve import png
 
 SIZES = (128, 256)
 LARGEST = 1600

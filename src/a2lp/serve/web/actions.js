@@ -14,12 +14,14 @@ export class Actions extends EventTarget {
    * @param {import("./store.js").Store} store
    * @param {import("./view.js").View} view
    * @param {import("./api.js").Api} api
+   * @param {import("./points.js").Points} points
    */
-  constructor(store, view, api) {
+  constructor(store, view, api, points) {
     super();
     this.store = store;
     this.view = view;
     this.api = api;
+    this.points = points;
   }
 
   /** @returns {number[]} the selection, or the current point */
@@ -70,9 +72,8 @@ export class Actions extends EventTarget {
     this.#fresh = true;
   }
 
-  /** @param {string} name a class, made where it is new */
-  label(name) {
-    const rows = this.targets();
+  /** @param {string} name a class, made where it is new @param {number[]} [rows] */
+  label(name, rows = this.targets()) {
     if (!rows.length) return;
     const command = { op: "label", rows, label: name, how: this.#how(rows) };
     this.recent = [name, ...this.recent.filter((one) => one !== name)].slice(0, 30);
@@ -82,19 +83,29 @@ export class Actions extends EventTarget {
     this.#advance(rows);
   }
 
+  /** Not the predicted class, but the next most likely one of the current point. @param {number} place 0, or 1 for the one after it */
+  async other(place) {
+    const { current } = this.view;
+    const rows = this.targets();
+    if (current < 0 || this.view.blind) return;
+    const point = this.points.shown ?? (await this.points.fetch([current]).catch(() => []))[0];
+    const others = (point?.top ?? []).filter(([id]) => id !== this.store.cls[current]);
+    if (others[place]) this.label(this.store.name(others[place][0]), rows);
+  }
+
   accept() {
     const { cls, flags } = this.store;
     if (this.view.blind) return;
     const rows = this.targets().filter((row) => cls[row] !== NONE && !(flags[row] & FLAG.YOURS));
-    this.#accept("accept", rows, FLAG.ACCEPTED);
+    this.#accept("accept", rows, FLAG.ACCEPTED, this.#how(rows));
     this.#advance(this.targets());
   }
 
-  /** @param {"accept" | "accept_unseen"} op @param {number[]} rows @param {number} flag */
-  #accept(op, rows, flag) {
+  /** @param {"accept" | "accept_unseen"} op @param {number[]} rows @param {number} flag @param {string} [how] */
+  #accept(op, rows, flag, how = "group") {
     if (!rows.length) return;
     const labels = rows.map((row) => this.store.cls[row]);
-    this.#run({ op, rows, labels }, `${plural(rows.length, "prediction")} accepted`, (id) => {
+    this.#run({ op, rows, labels, how }, `${plural(rows.length, "prediction")} accepted`, (id) => {
       this.store.hold(rows, { id, name: null, flags: flag, cls: labels });
     });
   }

@@ -4,12 +4,10 @@ import { Actions } from "./actions.js";
 import { Api, Refused } from "./api.js";
 import { Audit } from "./audit.js";
 import { Classes } from "./classes.js";
-import { closable, openClass, openHelp, openImage, openReview } from "./dialogs.js";
 import { announce, byId } from "./dom.js";
 import { Focus } from "./focus.js";
 import { Grid } from "./grid.js";
 import { Keys } from "./keys.js";
-import { PointMap } from "./map.js";
 import { Palette } from "./palette.js";
 import { Points } from "./points.js";
 import { Queue } from "./queue.js";
@@ -22,15 +20,23 @@ const api = new Api(document.querySelector("meta[name=a2lp-key]")?.getAttribute(
 const store = new Store();
 const view = new View(store);
 const points = new Points(api);
-const actions = new Actions(store, view, api);
+const actions = new Actions(store, view, api, points);
 const grid = new Grid(store, view, points, actions);
-const map = new PointMap(store, view, points, api);
-const palette = new Palette(store, view, actions);
+/** @type {import("./map.js").PointMap | null} loaded after the grid, once its places are computed */
+let map = null;
+const palette = new Palette(store, view, actions, points);
 const queue = new Queue(store, view, points);
 const status = new Status(store, view, api);
 const audit = new Audit(store, view, actions, grid);
-new Focus(store, view, points, actions);
-new Classes(store, view, map, (id) => openClass(store, actions, palette, id));
+new Focus(store, view, points, actions, (id) => keys.keyOf(id));
+new Classes(
+  store,
+  view,
+  (id) => map?.focusClass(id),
+  async (id) => (await dialogs()).openClass(store, actions, palette, id),
+);
+const dialogs = () => import("./dialogs.js");
+window.setTimeout(() => dialogs().catch(() => {}), 3000); // so that the first one opens at once, and also without a connection
 api.since = () => store.seq;
 
 // --- from the server -------------------------------------------------------------------------------------------------
@@ -44,10 +50,16 @@ async function resync() {
     store.apply(readRows(await api.bytes("/api/rows")));
     document.documentElement.dataset.phase = "ready";
     api.resume(`${state.source} ${state.n}`);
-    if (!map.plane && state.map) map.load().catch(() => {});
+    if (!map?.plane && state.map) drawMap();
   } catch (error) {
     if (error instanceof Refused && error.status !== 403) status.toast(error.message);
   }
+}
+
+async function drawMap() {
+  const { PointMap } = await import("./map.js");
+  map ??= new PointMap(store, view, points, api);
+  await map.load().catch(() => {});
 }
 
 api.addEventListener("online", resync);
@@ -57,7 +69,7 @@ api.addEventListener("update", (event) => {
 });
 api.addEventListener("message", (event) => {
   const { detail } = /** @type {CustomEvent} */ (event);
-  if (detail.type === "map") map.load().catch(() => {});
+  if (detail.type === "map") drawMap();
   else if (detail.type === "bye") status.toast(detail.message);
   else if (detail.type === "loading") {
     store.setState(detail);
@@ -87,7 +99,7 @@ actions.addEventListener("advance", (event) => advance(/** @type {CustomEvent} *
 function move(dx, dy, extend) {
   view.touch();
   if (view.place === "queue") return queue.step(dx || dy);
-  if (view.place === "map") return map.step(dx, dy);
+  if (view.place === "map") return map?.step(dx, dy);
   if (!view.order.length) return undefined;
   const at = Math.max(0, view.position[view.current] ?? 0);
   const to = view.current < 0 ? 0 : grid.layout.step(at, dx, dy);
@@ -111,16 +123,32 @@ function selectSeen() {
 }
 
 /** @param {import("./order.js").Group | null} one */
-function review(one) {
-  if (one && actions.pending(one).unseen.length) openReview(store, actions, points, one);
+async function review(one) {
+  if (one && actions.pending(one).unseen.length) (await dialogs()).openReview(store, actions, points, one);
   else if (one) actions.acceptSeen(one);
 }
 
-const help = () => openHelp(keys, (own) => api.post("/api/settings", { keys: own }).catch((error) => status.toast(error.message)));
-const large = () => view.current >= 0 && store.state.images && openImage(view.current, points.key(view.current));
+const help = async () => (await dialogs()).openHelp(keys, (own) => api.post("/api/settings", { keys: own }).catch((error) => status.toast(error.message)));
+async function large() {
+  const row = view.current;
+  if (row >= 0 && store.state.images) (await dialogs()).openImage(row, points.key(row));
+}
+
+/** Links to the images, in a folder for each class. */
+async function sortIntoFolders() {
+  status.toast("Sorting the images…");
+  try {
+    const { folder } = await api.post("/api/export", {});
+    status.toast(`Links to all images are in ${folder}, a folder for each class.`);
+  } catch (error) {
+    status.toast(/** @type {Error} */ (error).message);
+  }
+}
 const keys = new Keys(
   {
     accept: () => actions.accept(),
+    second: () => actions.other(0),
+    third: () => actions.other(1),
     acceptSeen: () => actions.acceptSeen(),
     acceptAll: () => review(view.group),
     reject: () => actions.reject(),
@@ -153,6 +181,7 @@ on("undo", () => actions.undo());
 on("redo", () => actions.redo());
 on("audit", () => audit.toggle());
 on("help-open", help);
+on("export-folders", sortIntoFolders);
 on("sort-now", () => view.arrange());
 on("smaller", () => grid.resize(-1));
 on("larger", () => grid.resize(1));
@@ -176,6 +205,9 @@ grid.addEventListener("seen", (event) => {
   points.want(rows);
   api.viewing(rows.slice(0, 300));
 });
+store.addEventListener("state", () => {
+  byId("export-folders").hidden = !store.state.images;
+});
 store.addEventListener("rows", () => {
   grid.look();
   document.documentElement.dataset.seq = String(store.seq);
@@ -189,7 +221,7 @@ function refocus() {
   else byId("map").focus({ preventScroll: true });
 }
 view.addEventListener("refocus", refocus);
-for (const dialog of document.querySelectorAll("dialog")) dialog.addEventListener("close", () => document.activeElement === document.body && refocus());
+document.addEventListener("close", () => document.activeElement === document.body && refocus(), true);
 for (const id of ["grid", "map", "queue"]) {
   byId(id).addEventListener("focusin", () => {
     view.place = /** @type {any} */ (id);
@@ -232,7 +264,6 @@ byId("left").addEventListener("click", (event) => {
   if (event.detail > 0 && event.target instanceof Element && event.target.closest(".facet, .class")) grid.focus();
 });
 
-closable();
 api.json("/api/settings").then(
   (settings) => Object.assign(keys.own, settings.keys ?? {}),
   () => {},

@@ -27,13 +27,12 @@ export class Classes {
   /**
    * @param {import("./store.js").Store} store
    * @param {import("./view.js").View} view
-   * @param {import("./map.js").PointMap} map
+   * @param {(id: number) => void} show a class alone on the map; -1 for all
    * @param {(id: number) => void} edit
    */
-  constructor(store, view, map, edit) {
+  constructor(store, view, show, edit) {
     this.store = store;
     this.view = view;
-    this.map = map;
     this.list = byId("classes");
     this.list.addEventListener("click", (event) => {
       const button = /** @type {Element} */ (event.target).closest("button[data-id]");
@@ -48,9 +47,9 @@ export class Classes {
     ]) {
       this.list.addEventListener(name, (event) => {
         const item = /** @type {Element} */ (event.target).closest("[data-id]");
-        if (item instanceof HTMLElement) map.focusClass(Number(item.dataset.id));
+        if (item instanceof HTMLElement) show(Number(item.dataset.id));
       });
-      this.list.addEventListener(off, () => map.focusClass(this.view.only ?? -1));
+      this.list.addEventListener(off, () => show(this.view.only ?? -1));
     }
     for (const source of [store, view]) for (const name of ["state", "facet"]) source.addEventListener(name, () => this.draw());
     store.addEventListener("rows", () => this.#facets());
@@ -75,7 +74,7 @@ export class Classes {
     }
   }
 
-  /** @param {import("./store.js").Class} one */
+  /** @param {import("./types.js").Class} one */
   #item(one) {
     const { store, view } = this;
     const sums = `${one.yours} yours, ${one.accepted + one.unseen} accepted, ${one.predicted} predicted`;

@@ -1,4 +1,5 @@
 // Windows above the page: help with the keys, a class, the last look before a group is accepted, a large image.
+// Loaded when the first one is opened, with their styles.
 
 import { byId, fill, h } from "./dom.js";
 import { count, plural } from "./format.js";
@@ -7,15 +8,57 @@ import { ACTIONS, chord } from "./keys.js";
 /** @param {string} id */
 const dialog = (id) => /** @type {HTMLDialogElement} */ (byId(id));
 
-/** A click beside a window closes it, and so do its buttons marked for it. */
-export function closable() {
-  for (const element of document.querySelectorAll("dialog")) {
-    element.addEventListener("click", (event) => {
-      const target = /** @type {Element} */ (event.target);
-      if (target === element || target.closest("[data-close]")) element.close();
-    });
-  }
+/**
+ * Make a window; a click beside it closes it, and so do its buttons marked for it.
+ * @param {string} id
+ * @param {string} title
+ * @param {...import("./dom.js").Child} inside
+ */
+function make(id, title, ...inside) {
+  const close = h("button", { type: "button", "data-close": true, "aria-label": "Close" }, "×");
+  const header = h("header", {}, h("h2", { id: `${id}-title` }, title), close);
+  const element = h("dialog", { id, "aria-labelledby": `${id}-title` }, header, ...inside);
+  element.addEventListener("click", (event) => {
+    const target = /** @type {Element} */ (event.target);
+    if (target === element || target.closest("[data-close]")) element.close();
+  });
+  document.body.append(element);
 }
+
+/** @param {string} id @param {string} text @param {string} [kind] */
+const button = (id, text, kind = "") => h("button", { type: "button", id, class: kind }, text);
+const gap = () => h("span", { class: "push" });
+
+await new Promise((done) => document.head.append(h("link", { rel: "stylesheet", href: "/dialogs.css", onload: done, onerror: done })));
+make(
+  "help",
+  "Keys",
+  h("p", { class: "soft" }, "They work while the grid, the map or the queue has the focus. Click a key to change it."),
+  h("div", { id: "help-keys" }),
+  h("p", { id: "help-note", role: "status" }),
+  h(
+    "p",
+    { class: "soft" },
+    "A label of yours always wins. What you accept after seeing it becomes an example, too; what you accept unseen is only exported. Nothing is sorted while you work: what has changed is marked, and moves when you pause.",
+  ),
+  h("footer", {}, button("help-reset", "Original keys")),
+);
+make(
+  "class",
+  "",
+  h("p", { id: "class-sums", class: "soft num" }),
+  h("label", {}, "Name ", h("input", { id: "class-name", type: "text", autocomplete: "off", spellcheck: "false", maxlength: 200 })),
+  h("label", {}, "Key ", h("select", { id: "class-pin" })),
+  h("footer", {}, button("class-merge", "Merge into another…"), gap(), button("class-save", "Save", "main")),
+);
+make(
+  "review",
+  "",
+  h("p", { id: "review-text", class: "soft" }),
+  h("div", { id: "review-cards" }),
+  h("footer", {}, h("button", { type: "button", "data-close": true }, "Cancel"), gap(), button("review-ok", "", "main")),
+);
+make("large", "", h("img", { id: "large-image", alt: "" }));
 
 /**
  * Keys, to read and to change.
@@ -39,14 +82,14 @@ export function openHelp(keys, save) {
   };
   /** @param {import("./keys.js").Action} action */
   const change = (action) => {
-    const button = h(
+    const cap = h(
       "button",
       { type: "button", class: "keycap", "aria-label": `${keys.keyOf(action.id)}, ${action.text}: change the key` },
       keys.keyOf(action.id),
     );
-    button.addEventListener("click", () => {
-      button.textContent = "press…";
-      button.addEventListener("keydown", (event) => {
+    cap.addEventListener("click", () => {
+      cap.textContent = "press…";
+      cap.addEventListener("keydown", (event) => {
         if (["Shift", "Control", "Alt", "Meta", "Tab"].includes(event.key)) return;
         event.preventDefault();
         event.stopPropagation();
@@ -58,7 +101,7 @@ export function openHelp(keys, save) {
         draw();
       });
     });
-    return button;
+    return cap;
   };
   byId("help-reset").onclick = () => {
     keys.own = {};
@@ -128,17 +171,17 @@ export function openReview(store, actions, points, group) {
     ok.textContent = odd.size ? `${plural(odd.size, "is", "are")} wrong: accept only what I have seen` : `Accept ${count(seen.length + unseen.length)}`;
   };
   const card = (/** @type {number} */ row) => {
-    const button = h(
+    const look = h(
       "button",
       { type: "button", class: "look", "aria-pressed": "false", "aria-label": `${points.key(row) || `point ${row}`} is wrong` },
       store.state.images ? h("img", { src: `/thumb/${row}/128`, alt: "" }) : points.key(row) || `point ${row}`,
     );
-    button.onclick = () => {
+    look.onclick = () => {
       if (!odd.delete(row)) odd.add(row);
-      button.setAttribute("aria-pressed", String(odd.has(row)));
+      look.setAttribute("aria-pressed", String(odd.has(row)));
       tell();
     };
-    return button;
+    return look;
   };
   fill(byId("review-cards"), ...rows.map(card));
   tell();
@@ -160,6 +203,6 @@ export function openImage(row, key) {
   const image = /** @type {HTMLImageElement} */ (byId("large-image"));
   image.src = `/image/${row}`;
   image.alt = key;
-  byId("large-key").textContent = key;
+  byId("large-title").textContent = key;
   dialog("large").showModal();
 }

@@ -3,6 +3,7 @@
 import { DECIDED, FLAG, NONE } from "./wire.js";
 
 const MOVING = 200_000; // points while the map is moved
+const PIECE = 16_000; // points that are drawn at once, to begin with
 const PLAIN = 20_000;
 
 const VERTEX = `#version 300 es
@@ -56,6 +57,15 @@ function sample(n, k) {
 export const pointSize = (n) => (n > 300_000 ? 2 : n > 50_000 ? 3 : n > 10_000 ? 4 : n > 2500 ? 5 : 7);
 
 class GlPoints {
+  #hidden;
+  #colours;
+  #size = [0, 0];
+  #few = false;
+  #drawn = 0;
+  #piece = PIECE;
+  #frames = 0;
+  /** @type {WebGLSync | null} */ #fence = null;
+
   /**
    * @param {WebGL2RenderingContext} gl
    * @param {Uint16Array} x
@@ -65,6 +75,8 @@ class GlPoints {
     /** @type {WebGL2RenderingContext} */
     this.gl = gl;
     this.n = x.length;
+    this.#hidden = gl.createFramebuffer();
+    this.#colours = gl.createRenderbuffer();
     this.program = this.#compile();
     gl.useProgram(this.program);
     const places = new Uint16Array(2 * this.n);
@@ -150,23 +162,76 @@ class GlPoints {
     gl.uniform3fv(gl.getUniformLocation(program, "accent"), accent);
   }
 
-  /** @param {Frame} frame @param {number} only @param {boolean} moving */
-  draw(frame, only, moving) {
+  /**
+   * Begin a picture; `more` draws it. Where there is no graphics card, 100,000 points take a tenth of a second, and
+   * everything else on the page waits for what is shown: so the picture is drawn in pieces, out of sight.
+   * @param {Frame} frame
+   * @param {number} only
+   * @param {boolean} moving
+   */
+  begin(frame, only, moving) {
     const { gl, program } = this;
     const { scaleX, scaleY, left, top, width, height, ratio } = frame;
-    gl.viewport(0, 0, gl.drawingBufferWidth, gl.drawingBufferHeight);
+    const [wide, high] = [gl.drawingBufferWidth, gl.drawingBufferHeight];
+    if (this.#size[0] !== wide || this.#size[1] !== high) {
+      this.#size = [wide, high];
+      gl.bindRenderbuffer(gl.RENDERBUFFER, this.#colours);
+      gl.renderbufferStorage(gl.RENDERBUFFER, gl.RGBA8, wide, high);
+      gl.bindFramebuffer(gl.FRAMEBUFFER, this.#hidden);
+      gl.framebufferRenderbuffer(gl.FRAMEBUFFER, gl.COLOR_ATTACHMENT0, gl.RENDERBUFFER, this.#colours);
+    }
+    gl.bindFramebuffer(gl.FRAMEBUFFER, this.#hidden);
+    gl.viewport(0, 0, wide, high);
     gl.clearColor(0, 0, 0, 0);
     gl.clear(gl.COLOR_BUFFER_BIT);
     gl.uniform4f(gl.getUniformLocation(program, "window"), (2 * scaleX) / width, (-2 * scaleY) / height, (2 * left) / width - 1, 1 - (2 * top) / height);
     gl.uniform1f(gl.getUniformLocation(program, "size"), pointSize(this.n) * ratio);
     gl.uniform1i(gl.getUniformLocation(program, "only"), only);
-    if (moving && this.n > MOVING) {
+    this.#few = moving && this.n > MOVING;
+    this.#drawn = 0;
+    this.#fence = null;
+  }
+
+  /**
+   * Draw a piece once the one before it is done; the last call shows the picture.
+   * @param {boolean} [now] all of it at once
+   * @returns {boolean} whether it is shown
+   */
+  more(now = false) {
+    const { gl } = this;
+    const all = this.#few ? MOVING : this.n;
+    if (this.#fence && !now) {
+      this.#frames++;
+      if (gl.getSyncParameter(this.#fence, gl.SYNC_STATUS) !== gl.SIGNALED) return false;
+      // a piece should take about one frame
+      this.#piece = Math.max(PIECE / 4, this.#frames > 1 ? this.#piece / 2 : Math.min(2 * this.#piece, this.n));
+    }
+    if (this.#drawn >= all) {
+      this.#show();
+      return true;
+    }
+    const count = Math.min(all - this.#drawn, now ? all : this.#piece);
+    if (this.#few) {
       gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.few);
-      gl.drawElements(gl.POINTS, MOVING, gl.UNSIGNED_INT, 0);
-    } else gl.drawArrays(gl.POINTS, 0, this.n);
-    if (!this.upperCount) return;
-    gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.upper);
-    gl.drawElements(gl.POINTS, this.upperCount, gl.UNSIGNED_INT, 0);
+      gl.drawElements(gl.POINTS, count, gl.UNSIGNED_INT, 4 * this.#drawn);
+    } else gl.drawArrays(gl.POINTS, this.#drawn, count);
+    this.#drawn += count;
+    this.#fence = gl.fenceSync(gl.SYNC_GPU_COMMANDS_COMPLETE, 0);
+    this.#frames = 0;
+    gl.flush();
+    return now && this.more(now);
+  }
+
+  #show() {
+    const { gl } = this;
+    if (this.upperCount) {
+      gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.upper);
+      gl.drawElements(gl.POINTS, this.upperCount, gl.UNSIGNED_INT, 0);
+    }
+    const [wide, high] = this.#size;
+    gl.bindFramebuffer(gl.READ_FRAMEBUFFER, this.#hidden);
+    gl.bindFramebuffer(gl.DRAW_FRAMEBUFFER, null);
+    gl.blitFramebuffer(0, 0, wide, high, 0, 0, wide, high, gl.COLOR_BUFFER_BIT, gl.NEAREST);
   }
 }
 
@@ -174,6 +239,7 @@ class PlainPoints {
   /** @type {import("./wire.js").Rows | null} */ #rows = null;
   /** @type {Uint8Array} */ #marks = new Uint8Array(0);
   /** @type {Look | null} */ #look = null;
+  /** @type {{ frame: Frame, only: number } | null} */ #frame = null;
 
   /** @param {CanvasRenderingContext2D} context @param {Uint16Array} x @param {Uint16Array} y */
   constructor(context, x, y) {
@@ -195,7 +261,18 @@ class PlainPoints {
   }
 
   /** @param {Frame} frame @param {number} only */
-  draw(frame, only) {
+  begin(frame, only) {
+    this.#frame = { frame, only };
+  }
+
+  /** @returns {boolean} whether all is shown */
+  more() {
+    if (this.#frame) this.#draw(this.#frame.frame, this.#frame.only);
+    return true;
+  }
+
+  /** @param {Frame} frame @param {number} only */
+  #draw(frame, only) {
     const { context } = this;
     if (!this.#rows || !this.#look) return;
     const { cls, conf, flags } = this.#rows;

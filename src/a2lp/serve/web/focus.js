@@ -19,7 +19,6 @@ const WAYS = { own: "", suggested: "from the queue", audit: "in an audit", lasso
 const time = (t) => new Date(typeof t === "number" ? 1000 * t : t).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 
 export class Focus {
-  /** @type {import("./points.js").Point | null} */ #point = null;
   #asked = 0;
   #timer = 0;
 
@@ -28,12 +27,14 @@ export class Focus {
    * @param {import("./view.js").View} view
    * @param {import("./points.js").Points} points
    * @param {import("./actions.js").Actions} actions
+   * @param {(action: string) => string} keyOf
    */
-  constructor(store, view, points, actions) {
+  constructor(store, view, points, actions, keyOf) {
     this.store = store;
     this.view = view;
     this.points = points;
     this.actions = actions;
+    this.keyOf = keyOf;
     this.image = /** @type {HTMLImageElement} */ (byId("focus-image"));
     this.image.addEventListener("load", () => this.image.classList.add("here"));
     view.addEventListener("current", () => this.#changed());
@@ -44,7 +45,7 @@ export class Focus {
   }
 
   #changed() {
-    this.#point = null;
+    this.points.shown = null;
     this.#draw();
     this.#later(40);
   }
@@ -62,7 +63,7 @@ export class Focus {
     const asked = ++this.#asked;
     const [point] = await this.points.fetch([row]).catch(() => []);
     if (asked !== this.#asked || row !== this.view.current || !point) return;
-    this.#point = point;
+    this.points.shown = point;
     this.#draw();
   }
 
@@ -109,8 +110,11 @@ export class Focus {
   }
 
   #top() {
-    if (this.view.blind || !this.#point?.top.length) return [];
-    return this.#point.top.map(([id, p]) => {
+    if (this.view.blind || !this.points.shown?.top.length) return [];
+    const shown = this.store.cls[this.view.current];
+    const others = ["second", "third"];
+    return this.points.shown.top.map(([id, p]) => {
+      const action = id !== shown ? others.shift() : this.store.flags[this.view.current] & FLAG.YOURS ? undefined : "accept";
       const bar = h("span", { class: "bar", "aria-hidden": "true" }, h("span"));
       /** @type {HTMLElement} */ (bar.firstChild).style.width = `${100 * p}%`;
       const name = this.store.name(id);
@@ -124,13 +128,14 @@ export class Focus {
           h("span", { class: "name" }, name),
           bar,
           h("span", { class: "num" }, percent(p)),
+          h("kbd", {}, action && this.keyOf(action)),
         ),
       );
     });
   }
 
   #nearest() {
-    const near = this.view.blind ? null : (this.#point?.nearest ?? null);
+    const near = this.view.blind ? null : (this.points.shown?.nearest ?? null);
     const box = byId("focus-nearest");
     box.hidden = near === null;
     if (near === null) return;
@@ -149,7 +154,7 @@ export class Focus {
   }
 
   #history() {
-    const past = this.#point?.history ?? [];
+    const past = this.points.shown?.history ?? [];
     byId("focus-history-box").hidden = !past.length;
     const line = (/** @type {import("./points.js").Point["history"][0]} */ step) => {
       const done = DONE[/** @type {keyof typeof DONE} */ (step.op)] ?? step.op;

@@ -5,6 +5,8 @@
 /** @type {Action[]} */
 export const ACTIONS = [
   { id: "accept", key: "Enter", text: "Accept the prediction", part: "Decide" },
+  { id: "second", key: ",", text: "The second most likely class", part: "Decide" },
+  { id: "third", key: ";", text: "The third most likely class", part: "Decide" },
   { id: "acceptSeen", key: "Shift+Enter", text: "Accept what you have seen of the group", part: "Decide" },
   { id: "acceptAll", key: "Ctrl+Shift+Enter", text: "Accept the whole group, after a look", part: "Decide" },
   { id: "reject", key: "-", text: "None of these classes", part: "Decide" },

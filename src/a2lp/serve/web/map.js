@@ -22,8 +22,9 @@ export class PointMap {
   #marks = new Uint8Array(0);
   #only = -1;
   #frame = 0;
-  #stale = { rows: true, look: true, dots: true };
+  #stale = { rows: true, look: true, dots: true, over: true };
   #moving = 0;
+  #drawing = false; // in pieces: the picture that is begun is not all there yet
   /** @type {{ x: number, y: number }[]} */ #loop = [];
   /** @type {import("./overlay.js").Name[]} */ #names = [];
 
@@ -113,8 +114,10 @@ export class PointMap {
       canvas.width = Math.round(clientWidth * devicePixelRatio);
       canvas.height = Math.round(clientHeight * devicePixelRatio);
     }
-    this.#stale.dots = true;
+    this.#drawing = false;
+    this.#stale.dots = this.#stale.over = true;
     this.#paint();
+    if (this.#drawing) this.#drawing = !this.#points?.more(true); // an empty canvas would flash
   }
 
   /** @param {{ rows?: boolean, look?: boolean, dots?: boolean }} what is new beside the overlay; drawn a frame after the grid, which must not wait for it */
@@ -122,13 +125,19 @@ export class PointMap {
     this.#stale.rows ||= rows;
     this.#stale.look ||= look;
     this.#stale.dots ||= dots;
+    this.#stale.over = true;
     if (this.#frame) return;
     this.#frame = requestAnimationFrame(() => {
-      this.#frame = requestAnimationFrame(() => {
-        this.#frame = 0;
-        this.#paint();
-      });
+      this.#frame = requestAnimationFrame(() => this.#step());
     });
+  }
+
+  /** A frame: go on with the picture that was begun, or begin the next one. */
+  #step() {
+    this.#frame = 0;
+    if (this.#drawing) this.#drawing = !this.#points?.more();
+    this.#paint();
+    if (this.#drawing) this.#frame = requestAnimationFrame(() => this.#step());
   }
 
   #moved() {
@@ -141,19 +150,27 @@ export class PointMap {
     const camera = this.#camera;
     const { plane } = this;
     if (!this.#points || !plane || !camera.width || this.store.n !== plane.x.length) return;
-    if (this.#stale.look) this.#points.look(this.#look());
-    if (this.#stale.rows) {
-      this.#mark();
-      this.#points.rows(this.store, this.#marks);
-      this.#names = namesOn(this.store, plane, this.#only);
-    }
-    if (this.#stale.dots) this.#points.draw(camera.frame, this.#only, performance.now() - this.#moving < 200);
-    this.#stale = { rows: false, look: false, dots: false };
+    if (!this.#drawing && this.#stale.dots) this.#begin(this.#points, plane);
+    if (!this.#stale.over) return;
+    this.#stale.over = false;
     const { current } = this.view;
     const ring = current < 0 ? null : { ...camera.screen(plane.x[current], plane.y[current]), radius: pointSize(this.store.n) + 4 };
     const size = Math.round(0.86 * Number.parseFloat(getComputedStyle(this.element).fontSize));
     const context = /** @type {CanvasRenderingContext2D} */ (this.over.getContext("2d"));
     drawOverlay(context, camera, getComputedStyle(document.documentElement), { names: this.view.blind ? [] : this.#names, size, ring, loop: this.#loop });
+  }
+
+  /** @param {ReturnType<typeof pointsOn>} points @param {Plane} plane */
+  #begin(points, plane) {
+    if (this.#stale.look) points.look(this.#look());
+    if (this.#stale.rows) {
+      this.#mark();
+      points.rows(this.store, this.#marks);
+      this.#names = namesOn(this.store, plane, this.#only);
+    }
+    points.begin(this.#camera.frame, this.#only, performance.now() - this.#moving < 200);
+    this.#drawing = !points.more();
+    this.#stale = { rows: false, look: false, dots: false, over: true };
   }
 
   /** Bit 1: selected, bit 2: outside of what the grid shows. */

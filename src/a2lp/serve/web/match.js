@@ -30,18 +30,18 @@ export function fit(name, query) {
 }
 
 /**
- * Classes that fit, best first; among equals the recent ones, then those of the longer list.
+ * Classes that fit, best first; among equals those that are named first, then those of the longer list.
  * @template {{ id: number, name: string }} C
  * @param {C[]} classes
  * @param {string} query
- * @param {number[]} recent ids, the latest first
+ * @param {number[]} first ids: what the point probably is, then the classes that were used last
  * @returns {C[]}
  */
-export function rank(classes, query, recent) {
-  const when = new Map(recent.map((id, i) => [id, i]));
+export function rank(classes, query, first) {
+  const place = new Map(first.map((id, i) => [id, i]));
   return classes
-    .map((one, i) => ({ one, i, fit: fit(one.name, query), when: when.get(one.id) ?? recent.length }))
+    .map((one, i) => ({ one, i, fit: fit(one.name, query), place: place.get(one.id) ?? first.length }))
     .filter((entry) => entry.fit >= 0)
-    .sort((a, b) => a.fit - b.fit || a.when - b.when || a.i - b.i)
+    .sort((a, b) => a.fit - b.fit || a.place - b.place || a.i - b.i)
     .map((entry) => entry.one);
 }

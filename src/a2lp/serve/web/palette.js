@@ -17,11 +17,13 @@ export class Palette {
    * @param {import("./store.js").Store} store
    * @param {import("./view.js").View} view
    * @param {import("./actions.js").Actions} actions
+   * @param {import("./points.js").Points} points
    */
-  constructor(store, view, actions) {
+  constructor(store, view, actions, points) {
     this.store = store;
     this.view = view;
     this.actions = actions;
+    this.points = points;
     this.dialog = /** @type {HTMLDialogElement} */ (byId("palette"));
     this.input = /** @type {HTMLInputElement} */ (byId("palette-input"));
     this.list = byId("palette-list");
@@ -59,8 +61,9 @@ export class Palette {
 
   #find() {
     const text = this.input.value.trim();
-    const ids = this.actions.recent.flatMap((name) => this.store.find(name)?.id ?? []);
-    const found = rank(this.store.sorted, text, ids);
+    const likely = this.view.blind ? [] : (this.points.shown?.top ?? []).map(([id]) => id);
+    const recent = this.actions.recent.flatMap((name) => this.store.find(name)?.id ?? []);
+    const found = rank(this.store.sorted, text, [...new Set([...likely, ...recent])]);
     this.#options = found.slice(0, SHOWN).map((one) => ({ name: one.name, fresh: false }));
     if (this.#question?.make && text && !this.store.find(text)) this.#options.push({ name: text, fresh: true });
     this.#at = 0;

@@ -16,6 +16,7 @@ const KEPT = 20000;
 
 export class Points extends EventTarget {
   /** @type {Map<number, string>} */ #keys = new Map();
+  /** @type {Point | null} what the page shows about the current point */ shown = null;
   #wanted = new Set();
   #timer = 0;
 

@@ -1,12 +1,11 @@
 // What to label next, with the reason; and beside it what it would bring.
 
-import { accuracyCurve } from "./charts.js";
 import { byId, fill, h, say } from "./dom.js";
 import { between, duration, percent, points } from "./format.js";
 import { DECIDED } from "./wire.js";
 
 export class Queue {
-  /** @type {import("./store.js").Suggestion[]} */ items = [];
+  /** @type {import("./types.js").Suggestion[]} */ items = [];
   #drawn = "";
 
   /**
@@ -107,7 +106,7 @@ export class Queue {
     else if (active) this.#wait();
   }
 
-  /** @param {import("./store.js").Suggestion} item @param {boolean} tab */
+  /** @param {import("./types.js").Suggestion} item @param {boolean} tab */
   #item({ row, why }, tab) {
     const { store, view } = this;
     const done = !this.#open(row);
@@ -130,9 +129,16 @@ export class Queue {
     );
   }
 
+  /** @param {number[][]} curve drawn by a module that the first look at the page does without */
+  async #chart(curve) {
+    if (!curve.length) return;
+    const { accuracyCurve } = await import("./charts.js");
+    fill(byId("curve"), accuracyCurve(curve));
+  }
+
   #outlook() {
     const { accuracy, curve, forecast, audit, counts } = this.store.state;
-    fill(byId("curve"), accuracyCurve(curve));
+    this.#chart(curve);
     const seconds = forecast?.seconds ? `, ${duration(forecast.seconds)} at your pace` : "";
     const gain = forecast
       ? forecast.gain < 0.003

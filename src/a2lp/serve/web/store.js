@@ -2,35 +2,8 @@
 
 import { FLAG, NONE } from "./wire.js";
 
-/** @typedef {{ id: number, name: string, pin: string | null, yours: number, accepted: number, unseen: number, predicted: number, gone: boolean }} Class */
-/** @typedef {{ row: number, why: string, how: string }} Suggestion */
-/** @typedef {{ value: number, low: number, high: number, seq: number, method: string, note: string }} Accuracy */
-/** @typedef {{ n: number, right: number, low: number, high: number, target: number | null, rows: number[] | null }} Audit */
-/**
- * @typedef {object} State
- * @property {"loading" | "ready" | "failed"} phase
- * @property {string} source
- * @property {number} n
- * @property {boolean} images
- * @property {number} seq
- * @property {Class[]} classes
- * @property {Accuracy | null} accuracy
- * @property {number[][]} curve
- * @property {{ n: number, gain: number, seconds: number | null } | null} forecast
- * @property {Audit | null} audit
- * @property {Suggestion[]} suggestions
- * @property {{ row: number, label: number, instead: number, probability: number }[]} doubtful_labels
- * @property {number | null} unseen_mass
- * @property {boolean} settling
- * @property {Record<string, number>} counts
- * @property {boolean} map whether the map is computed
- * @property {boolean} can_undo
- * @property {boolean} can_redo
- * @property {string} [doing]
- * @property {number} [done]
- * @property {number} [total]
- * @property {string} [message]
- */
+/** @typedef {import("./types.js").State} State */
+/** @typedef {import("./types.js").Class} Class */
 /** @typedef {{ cls: number, conf: number, flags: number }} Cell */
 /** @typedef {Cell & { id: string, seq: number, name: string | null, under: Cell | null }} Held under: what the server says meanwhile */
 /** @typedef {{ id: string, name: string | null, flags: number, cls?: number[] }} Paint */
