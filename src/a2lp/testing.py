@@ -16,13 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from a2lp.arrays import namespace, softmax, to_numpy
+from a2lp.arrays import NDArray, namespace, softmax, to_numpy
 from a2lp.errors import A2LPWarning
 from a2lp.features.statistics import BaseStatistics
 from a2lp.methods.base import Method
 from a2lp.tasks.batch import Prediction, TaskBatch
-
-NDArray = np.ndarray[Any, Any]
 
 LIBRARIES = ("torch", "array_api_strict")
 
@@ -92,13 +90,7 @@ def random_task(
 ) -> Task:
     """Clustered continuous vectors without ties, with unequal shots in random order.
 
-    Parameters
-    ----------
-    seed : int
-    b, c, q, u, d : int
-        Tasks, classes, queries, unlabelled points, dimensions.
-    extra : int
-        Support vectors beyond one per class.
+    b tasks of c classes, q queries and u unlabelled points in d dimensions; ``extra`` support vectors beyond one a class.
     """
     rng = np.random.default_rng(seed)
     labels = np.stack([rng.permutation(np.r_[np.arange(c), rng.integers(0, c, extra)]) for _ in range(b)])

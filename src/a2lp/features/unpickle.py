@@ -16,11 +16,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from a2lp.arrays import NDArray
 from a2lp.checks import shown
 from a2lp.errors import A2LPError, InputError
 from a2lp.files import reading
-
-NDArray = np.ndarray[Any, Any]
 
 _DEPTH = 8  # levels of containers
 _GROWTH = 8  # elements for each byte of the file; without repetition there is one at most

@@ -21,7 +21,7 @@ _TABLE: dict[str, tuple[str, str]] = {
     "a2lp": ("a2lp.methods.propagation:A2LP", "label propagation with adapted anchors (Lazarou et al. 2023)"),
     "a2lp_plus": ("a2lp.methods.propagation:A2LPPlus", "adapted anchors, with losses on the queries too (ours)"),
     "a2lp_em": ("a2lp.methods.a2lp_em:A2LPEM", "anchors by expectation-maximisation on the graph (ours)"),
-    "simple_shot": ("a2lp.methods.simple_shot:SimpleShot", "nearest class mean after CL2N (Wang et al. 2019)"),
+    "simple_shot": ("a2lp.methods.prototypical:SimpleShot", "nearest class mean after CL2N (Wang et al. 2019)"),
     "soft_kmeans": ("a2lp.methods.soft_kmeans:SoftKMeans", "class means refined by soft k-means (Ren et al. 2018)"),
     "bd_cspn": ("a2lp.methods.bd_cspn:BDCSPN", "class means rectified by pseudo-labels (Liu et al. 2020)"),
     "laplacian_shot": (

@@ -11,17 +11,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from a2lp.arrays import NDArray
 from a2lp.checks import require_name, require_whole, shown
 from a2lp.errors import CorruptImageError, InputError, ShapeError
 from a2lp.images.datasets.decode import Pixels, resized
 from a2lp.images.datasets.sources import Source, selected
 from a2lp.images.view import View
 
-NDArray = np.ndarray[Any, Any]
 OnCorrupt = Literal["refuse", "skip"]
 
 _CHUNK = 600  # images to a thread at most: the tiles of one mosaic, so that threads seldom need the same one
@@ -29,25 +29,13 @@ _CHUNK = 600  # images to a thread at most: the tiles of one mosaic, so that thr
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageSet:
-    """N images.
+    """N images."""
 
-    Parameters
-    ----------
-    name : str
-        The name of the set in reports.
-    labels, classes : array (N,) and tuple of str, or None
-        Class names, sorted by ``load``, and the position of each image's class; None for images without labels.
-    files : tuple of str
-        A unique key for each image: the path under the set's root, with forward slashes.
-    source : Source
-        Gives the pixels of rows.
-    """
-
-    name: str
-    labels: NDArray | None
-    classes: tuple[str, ...] | None
-    files: tuple[str, ...]
-    source: Source
+    name: str  # in reports
+    labels: NDArray | None  # (N,) the position of each image's class; None for images without labels, as are classes
+    classes: tuple[str, ...] | None  # names, sorted by ``load``
+    files: tuple[str, ...]  # a unique key for each image: the path under the set's root, with forward slashes
+    source: Source  # gives the pixels of rows
 
     def __post_init__(self) -> None:
         twice, times = Counter(self.files).most_common(1)[0] if self.files else ("", 0)
@@ -102,18 +90,9 @@ class ImageSet:
     ) -> tuple[Pixels, NDArray]:
         """Pixels (n, size, size, 3) of some images, all held in memory, and their rows without those skipped (n,).
 
-        Parameters
-        ----------
-        rows, view
-            The rows of the images, and their size and crop.
-        workers : int
-            Threads that decode.
-        on_corrupt : {"refuse", "skip"}
-            Whether an image that cannot be decoded raises ``CorruptImageError`` or is left out.
-        skipped : dict, optional
-            Gets the rows that are left out, with the reasons.
-        progress : callable, optional
-            Called with the number of images done and their total.
+        ``workers`` threads decode. An image that cannot be decoded raises ``CorruptImageError``, or with
+        ``on_corrupt="skip"`` is left out, and ``skipped`` gets its row with the reason. ``progress`` is called with the
+        number of images done and their total.
         """
         require_name("choice for corrupt images", on_corrupt, ("refuse", "skip"))
         require_whole("workers", workers, 1, "It is the number of threads that decode.")
