@@ -90,7 +90,7 @@ def random_task(
 ) -> Task:
     """Clustered continuous vectors without ties, with unequal shots in random order.
 
-    b tasks of c classes, q queries and u unlabelled points in d dimensions; ``extra`` support vectors beyond one a class.
+    b tasks of c classes, q queries and u unlabelled points in d dimensions; ``extra`` shots beyond one a class.
     """
     rng = np.random.default_rng(seed)
     labels = np.stack([rng.permutation(np.r_[np.arange(c), rng.integers(0, c, extra)]) for _ in range(b)])
