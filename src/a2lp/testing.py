@@ -111,9 +111,9 @@ def name_vectors(task: Task) -> NDArray:
     return np.array(means, dtype=task.support.dtype)
 
 
-def random_base(d: int, seed: int = 0) -> BaseStatistics:
+def random_base(d: int) -> BaseStatistics:
     """Statistics of random base classes of ``d`` dimensions."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(6), 10)
     return BaseStatistics.of(rng.normal(size=(6, d))[labels] + 0.5 * rng.normal(size=(60, d)), labels)
 
@@ -168,8 +168,7 @@ def check_batch_is_loop(subject: Subject, task: Task) -> None:
     together = subject.solve(task)
     for i in range(len(task.support)):
         one = slice(i, i + 1)
-        unlabelled = None if task.unlabelled is None else task.unlabelled[one]
-        alone = subject.solve(Task(task.support[one], task.labels[one], task.query[one], unlabelled))
+        alone = subject.solve(Task(*(None if array is None else array[one] for array in task)))
         subject.same(alone.scores, together.scores[one], "a task alone and in a batch")
         subject.same_labels(alone.labels, together.labels[one], alone.scores)
         for name in ("anchors", "losses"):

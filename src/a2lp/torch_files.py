@@ -36,7 +36,8 @@ _PICKLE_BYTES = 256 << 20  # of the list of tensors in a checkpoint
 def read_safetensors(path: Path, expected: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the metadata of a safetensors file."""
     with reading(path, expected, error=WeightsFileError), safe_open(path, framework="pt") as content:
-        return {key: content.get_tensor(key) for key in content.keys()}, content.metadata() or {}  # noqa: SIM118
+        names = content.keys()
+        return {name: content.get_tensor(name) for name in names}, content.metadata() or {}
 
 
 def read_checkpoint(path: Path, expected: str, remedy: str, device: torch.device | str = "cpu") -> Any:

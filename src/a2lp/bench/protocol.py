@@ -39,10 +39,6 @@ class Episodes:
     def __post_init__(self) -> None:
         self.tasks.check(len(self.features.features), f"features {self.features.name!r}")
 
-    def head(self, n_tasks: int) -> Episodes:
-        """The first tasks only."""
-        return Episodes(self.features, self.tasks[:n_tasks])
-
     @property
     def text(self) -> NDArray | None:
         """Vectors of the class names, if the features have them and the tasks say which class is which."""
