@@ -9,7 +9,8 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 from a2lp.arrays import Array, device, namespace, softmax
-from a2lp.errors import InputError, UnknownNameError
+from a2lp.checks import require_name
+from a2lp.errors import InputError
 
 _LOG_OFFSET = 1e-12  # inside the authors' logarithm
 
@@ -56,8 +57,7 @@ def make_terms(given: Any) -> Terms:
     """Check ``Terms`` or a mapping of some of their entries, and return ``Terms``."""
     if isinstance(given, Mapping):
         for name in given:
-            if name not in Terms._fields:
-                raise UnknownNameError("term of loss:", name, Terms._fields)
+            require_name("term of loss:", name, Terms._fields)
         given = Terms(**given)
     if not isinstance(given, Terms):
         raise InputError(
@@ -65,8 +65,7 @@ def make_terms(given: Any) -> Terms:
             "Leave it out for the paper's cross-entropy."
         )
     for name, known in (("anchors", ANCHOR_TERMS), ("queries", QUERY_TERMS)):
-        if getattr(given, name) not in known:
-            raise UnknownNameError(f"{name} of loss:", getattr(given, name), known)
+        require_name(f"{name} of loss:", getattr(given, name), known)
     weights: dict[str, Any] = {name: getattr(given, name) for name in ("weight", "entropy", "marginal")}
     for name, value in weights.items():
         if not (isinstance(value, Real) and 0 <= float(value) < math.inf):
