@@ -159,7 +159,7 @@ class Settings(GraphSettings, AdamSettings):
 class Result(NamedTuple):
     """The result of an engine of LP and A2LP.
 
-    ``z`` (b, s + m, c) are the manifold similarities (eq. 5) of all points; the other arrays are those of ``Prediction``.
+    ``z`` (b, s + m, c) are the manifold similarities (eq. 5) of all points; the others are those of ``Prediction``.
     """
 
     z: Array
