@@ -260,7 +260,7 @@ class Tab:
         if count == 0xFFFFFFFF:
             n = (len(data) - 8) // 4
             _, *arrays = read_rows(struct.pack("<II", seq, n) + data[8:])
-            self.arrays = tuple(array.copy() for array in arrays)  # type: ignore[assignment]
+            self.arrays = tuple(array.copy() for array in arrays)
         else:
             kind = np.dtype([("row", "<u4"), ("class", "<u2"), ("confidence", "u1"), ("flags", "u1")])
             changed = np.frombuffer(data, kind, count, 8)
@@ -277,7 +277,7 @@ def routes() -> list[tuple[str, str]]:
     from a2lp.serve.app import make_app
 
     found = []
-    for route in make_app(None, None, str).routes:  # type: ignore[arg-type]
+    for route in make_app(None, None, str).routes:
         assert isinstance(route, Route | WebSocketRoute), f"{route}: is it behind the gate?"
         if isinstance(route, Route):
             path = re.sub(r"\{\w+:int\}", "128", route.path.replace("{name}", "app.js"))

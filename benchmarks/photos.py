@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +179,7 @@ def main() -> None:
         best = max(tried, key=lambda C: tried[C])
         for n in CLASSES:
             for seed in range(SEEDS):
-                work = lambda n=n, seed=seed: curves(*test, n, seed, best)  # noqa: E731
+                work = partial(curves, *test, n, seed, best)
                 record.measure(f"{n} species {seed}", work, counts=list(COUNTS), C=best)
     write_text(args.readme, readme(args.readme.read_text(encoding="utf-8"), record))
     if record.parts:

@@ -14,7 +14,8 @@ import a2lp
 from a2lp import features
 from a2lp.bench.statistics import paired_difference
 from a2lp.errors import InputError, UnknownNameError
-from a2lp.losses import Terms, by_numerics, evaluate, make_terms
+from a2lp.losses import BY_NUMERICS, Terms, evaluate, make_terms
+from a2lp.methods.registry import create
 from a2lp.tasks.samplers import draw
 
 
@@ -43,8 +44,8 @@ def test_official_is_float32_autograd_and_exact_is_not(anchors: tuple[Any, Any])
     loss = -(torch.tensor(y) * torch.log(torch.softmax(15 * leaf, -1) + 1e-12)).sum(-1).mean(-1).sum()
     loss.backward()
     constants = {"tau": 15.0, "scale": 1 / z.shape[1]}
-    official = by_numerics("official_cpu")(z, None, y, **constants)
-    exact = by_numerics("exact")(z, None, y, **constants)
+    official = BY_NUMERICS["official_cpu"](z, y, **constants)
+    exact = BY_NUMERICS["exact"](z, y, **constants)
     assert official.d_anchors.dtype == np.float32
     assert largest_error(official.d_anchors, leaf.grad.numpy()) <= 1e-6
     assert largest_error(exact.d_anchors, leaf.grad.numpy()) > 1e-3
@@ -58,7 +59,7 @@ def test_official_is_float32_autograd_on_a_gpu(anchors: tuple[Any, Any]) -> None
     leaf = torch.tensor(z, device="cuda", requires_grad=True)
     loss = -(torch.tensor(y).cuda() * torch.log(torch.softmax(15 * leaf, -1) + 1e-12)).sum(-1).mean(-1).sum()
     loss.backward()
-    official = by_numerics("official")(z, None, y, tau=15.0, scale=1 / z.shape[1])
+    official = BY_NUMERICS["official"](z, y, tau=15.0, scale=1 / z.shape[1])
     assert largest_error(official.d_anchors, leaf.grad.cpu().numpy()) <= 1e-6
 
 
@@ -68,10 +69,10 @@ def test_official_rounds_as_a_warp() -> None:
     z = np.array([[[0.0, small, small, small, small]]], np.float32)
     y = np.eye(5, dtype=np.float32)[None, :1]
     # each 3e-8 is lost when added to 1 alone; a warp adds the second and fourth to each other first
-    warp = by_numerics("official")(z, None, y, tau=15.0, scale=1.0).d_anchors[0, 0, 0]
-    running = by_numerics("official_cpu")(z, None, y, tau=15.0, scale=1.0).d_anchors[0, 0, 0]
+    warp = BY_NUMERICS["official"](z, y, tau=15.0, scale=1.0).d_anchors[0, 0, 0]
+    running = BY_NUMERICS["official_cpu"](z, y, tau=15.0, scale=1.0).d_anchors[0, 0, 0]
     one_less = np.float32(1) / (np.float32(1) + np.float32(6e-8))
-    assert running == 0 or abs(running) < abs(by_numerics("exact")(z, None, y, tau=15.0, scale=1.0).d_anchors[0, 0, 0])
+    assert running == 0 or abs(running) < abs(BY_NUMERICS["exact"](z, y, tau=15.0, scale=1.0).d_anchors[0, 0, 0])
     assert warp == pytest.approx(-15 * (1 - float(one_less)), rel=1e-6)
 
 
@@ -84,7 +85,7 @@ def test_official_rounds_as_a_warp() -> None:
 def test_exact_is_float64_autograd_anywhere(rows: list[list[float]], tau: float, seed: int) -> None:
     z = np.array([rows])
     labels = np.random.default_rng(seed).integers(0, 4, len(rows))
-    found = by_numerics("exact")(z, None, np.eye(4)[labels][None], tau=tau, scale=1.0)
+    found = BY_NUMERICS["exact"](z, np.eye(4)[labels][None], tau=tau, scale=1.0)
     leaf = torch.tensor(z, requires_grad=True)
     loss = torch.nn.functional.cross_entropy(tau * leaf[0], torch.tensor(labels), reduction="sum")
     loss.backward()
@@ -95,7 +96,7 @@ def test_exact_is_float64_autograd_anywhere(rows: list[list[float]], tau: float,
 
 def test_exact_keeps_what_saturation_would_lose() -> None:
     z = np.array([[[4.0, 0.0, 0.1]]])  # p_y = 1 to all digits of float64
-    found = by_numerics("exact")(z, None, np.eye(3)[None, :1], tau=15.0, scale=1.0)
+    found = BY_NUMERICS["exact"](z, np.eye(3)[None, :1], tau=15.0, scale=1.0)
     remainder = np.exp(-60.0) + np.exp(-58.5)
     np.testing.assert_allclose(found.value[0], remainder, rtol=1e-12)
     np.testing.assert_allclose(
@@ -106,7 +107,7 @@ def test_exact_keeps_what_saturation_would_lose() -> None:
 @pytest.mark.parametrize("name", ["offical", [1], None])
 def test_unknown_numerics(name: Any) -> None:
     with pytest.raises(UnknownNameError, match="exact, official"):
-        by_numerics(name)
+        create("imprinting", numerics=name)
 
 
 def entropy(p: Any) -> Any:

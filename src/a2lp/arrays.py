@@ -19,6 +19,7 @@ from a2lp.errors import InputError
 
 Array = Any
 Namespace = Any
+NDArray = np.ndarray[Any, Any]
 is_numpy, is_torch = is_numpy_namespace, is_torch_namespace
 
 DIGAMMA_SHIFT = 8  # recurrences, after which the error of the asymptotic series is 1e-11
@@ -44,7 +45,7 @@ def on_host(x: Array) -> bool:
     return "cpu" in str(device(x)).lower()
 
 
-def to_numpy(x: Array) -> np.ndarray[Any, Any]:
+def to_numpy(x: Array) -> NDArray:
     """A NumPy copy or view of any array, moved to the CPU where needed."""
     if isinstance(x, np.ndarray):
         return x

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from a2lp._version import __version__
-from a2lp.arrays import to_numpy
+from a2lp.arrays import NDArray, to_numpy
 from a2lp.checks import require_whole
 from a2lp.engines import select
 from a2lp.engines.contract import Points, Settings
@@ -76,12 +76,8 @@ def examine(
 ) -> Report:
     """Examine the machine, choose engines of A2LP for tasks of a shape, and test each engine of each method.
 
-    Parameters
-    ----------
-    ways, shots, queries, dims : int
-        Classes of a task, labelled vectors and queries per class, and the length of a vector.
-    progress : callable, optional
-        Called with the name of each test before it runs; the first one of an engine may compile for some seconds.
+    Shots and queries are per class. ``progress`` is called with the name of each test before it runs; the first one of
+    an engine may compile for some seconds.
     """
     task = {"ways": ways, "shots": shots, "queries": queries, "dims": dims}
     for name, value in task.items():
@@ -187,5 +183,5 @@ def _self_test(progress: Callable[[str], object]) -> Iterator[Check]:
                 yield Check(name, engine, arrays, precision, difference, seconds, passed, note)
 
 
-def _probabilities(method: LoopMethod, support: Any, labels: Any, query: Any) -> np.ndarray[Any, Any]:
+def _probabilities(method: LoopMethod, support: Any, labels: Any, query: Any) -> NDArray:
     return to_numpy(method.predict(TaskBatch(support, labels, query)).probabilities)

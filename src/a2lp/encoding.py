@@ -17,13 +17,8 @@ NdArray = np.ndarray[Any, Any]
 def encode_labels(y: Any, X: Any) -> tuple[NdArray, NdArray]:
     """The sorted classes (c,), and each row's position in them (n,) with -1 where it has no label.
 
-    Parameters
-    ----------
-    y : array-like (n,)
-        Labels: integers, whole floats, booleans or strings. -1, None, NaN (pandas' NA too) and "" mean
-        unlabelled, so -1 can never be a class.
-    X : array-like (n, ...)
-        The labelled data; only its length is used.
+    Labels are integers, whole floats, booleans or strings. -1, None, NaN (pandas' NA too) and "" mean unlabelled, so
+    -1 can never be a class. Of ``X``, only the length is used.
     """
     values, missing = read_labels(y, X)
     if missing.all():

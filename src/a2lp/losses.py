@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from numbers import Real
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from a2lp.arrays import Array, device, namespace, softmax
 from a2lp.checks import require_name
-from a2lp.errors import InputError, UnknownNameError
+from a2lp.errors import InputError
 
 _LOG_OFFSET = 1e-12  # inside the authors' logarithm
 
@@ -57,8 +57,7 @@ def make_terms(given: Any) -> Terms:
     """Check ``Terms`` or a mapping of some of their entries, and return ``Terms``."""
     if isinstance(given, Mapping):
         for name in given:
-            if name not in Terms._fields:
-                raise UnknownNameError("term of loss:", name, Terms._fields)
+            require_name("term of loss:", name, Terms._fields)
         given = Terms(**given)
     if not isinstance(given, Terms):
         raise InputError(
@@ -66,8 +65,7 @@ def make_terms(given: Any) -> Terms:
             "Leave it out for the paper's cross-entropy."
         )
     for name, known in (("anchors", ANCHOR_TERMS), ("queries", QUERY_TERMS)):
-        if getattr(given, name) not in known:
-            raise UnknownNameError(f"{name} of loss:", getattr(given, name), known)
+        require_name(f"{name} of loss:", getattr(given, name), known)
     weights: dict[str, Any] = {name: getattr(given, name) for name in ("weight", "entropy", "marginal")}
     for name, value in weights.items():
         if not (isinstance(value, Real) and 0 <= float(value) < math.inf):
@@ -84,16 +82,8 @@ class LossValue(NamedTuple):
     d_rest: Array | None
 
 
-class Loss(Protocol):
-    """A function of Z; ``labels`` are the anchors' one-hot labels (b, s, c), ``scale`` is 1/s or 1."""
-
-    def __call__(self, anchors: Array, rest: Array, labels: Array, *, tau: float, scale: float) -> LossValue:
-        """Value and gradient at Z."""
-        ...
-
-
-def cross_entropy(anchors: Array, rest: Array, labels: Array, *, tau: float, scale: float) -> LossValue:
-    """Eq. 6-7 without cancellation: log(1 + sum_{j != y} exp(tau (z_j - z_y))).
+def cross_entropy(anchors: Array, labels: Array, *, tau: float, scale: float) -> LossValue:
+    """Eq. 6-7 without cancellation: log(1 + sum_{j != y} exp(tau (z_j - z_y))); ``scale`` is 1/s or 1.
 
     At tau = 15 the probability of the true class is rounded to 1, and the gradient is the remainder 1 - p_y. It is
     therefore a sum of its small parts, never a difference.
@@ -111,9 +101,7 @@ def cross_entropy(anchors: Array, rest: Array, labels: Array, *, tau: float, sca
     return LossValue(scale * xp.sum(value[..., 0], axis=-1), (tau * scale) * gradient, None)
 
 
-def cross_entropy_official(
-    anchors: Array, rest: Array, labels: Array, *, tau: float, scale: float, rounding: str = "cuda"
-) -> LossValue:
+def cross_entropy_official(anchors: Array, labels: Array, *, tau: float, scale: float, rounding: str) -> LossValue:
     """Eq. 6-7 as the authors' float32 code evaluates them: -log(softmax(tau z) + 1e-12), rounding included.
 
     At tau = 15 the remainder 1 - p_y is a few units in the last place of p_y, so the order of the softmax's sum
@@ -192,18 +180,13 @@ def _warp_sum(x: Array) -> Array:
     return total
 
 
-_BY_NUMERICS: dict[str, Loss] = {
+# the anchors' cross-entropy from their rows of Z and their one-hot labels (b, s, c); compiled engines use the index
+BY_NUMERICS: dict[str, Callable[..., LossValue]] = {
     "exact": cross_entropy,
     "official": partial(cross_entropy_official, rounding="cuda"),
     "official_cpu": partial(cross_entropy_official, rounding="cpu"),
 }
-NUMERICS = tuple(_BY_NUMERICS)  # compiled engines use the index
-
-
-def by_numerics(name: str) -> Loss:
-    """The anchors' cross-entropy in one of its numerics."""
-    require_name("numerics", name, NUMERICS)
-    return _BY_NUMERICS[name]
+NUMERICS = tuple(BY_NUMERICS)
 
 
 def evaluate(
@@ -211,9 +194,9 @@ def evaluate(
 ) -> LossValue:
     """All terms at Z; ``numerics`` are those of the anchors' softmax."""
     if terms.anchors == "others":  # Z - Y = alpha S Z
-        found = cross_entropy(anchors - labels, rest, labels, tau=tau, scale=terms.weight * scale)
+        found = cross_entropy(anchors - labels, labels, tau=tau, scale=terms.weight * scale)
     else:
-        found = by_numerics(numerics)(anchors, rest, labels, tau=tau, scale=terms.weight * scale)
+        found = BY_NUMERICS[numerics](anchors, labels, tau=tau, scale=terms.weight * scale)
     if not terms.on_queries:
         return found
     value, d_rest = query_terms(rest, terms, tau)

@@ -40,17 +40,9 @@ def read(
     optional: Iterable[str] = (),
     error: type[A2LPError] = FeatureFileError,
 ) -> dict[str, NDArray]:
-    """Arrays of plain numbers or text from an .npz file; others in it are not read.
+    """The ``required`` arrays of plain numbers or text from an .npz file, and the ``optional`` ones that it has.
 
-    Parameters
-    ----------
-    path : str or Path
-    expected : str
-        What the file should be, for messages.
-    required, optional : iterable of str
-        Names of arrays: those that must be there, and those that may be.
-    error : type
-        The class of the exception.
+    ``expected`` says in messages what the file should be, and ``error`` is the class of the exception.
     """
     required = list(required)
     with reading(path, expected, error=error) as size, zipfile.ZipFile(path) as archive:

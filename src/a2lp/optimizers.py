@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from a2lp.arrays import Array, namespace
+from a2lp.arrays import Array, NDArray, namespace
 
 
 class Moments(NamedTuple):
@@ -49,7 +49,7 @@ class Adam(NamedTuple):
         b1, b2 = self.betas
         return [b1, 1 - b1, b2, 1 - b2, self.eps]
 
-    def rates(self, steps: int) -> np.ndarray[Any, Any]:
+    def rates(self, steps: int) -> NDArray:
         """For compiled loops (steps, 2): each step's rate, and the factor of the root in the denominator."""
         b1, b2 = self.betas
         counts = np.arange(1, steps + 1)

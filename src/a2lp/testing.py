@@ -16,13 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from a2lp.arrays import namespace, softmax, to_numpy
+from a2lp.arrays import NDArray, namespace, softmax, to_numpy
 from a2lp.errors import A2LPWarning
 from a2lp.features.statistics import BaseStatistics
 from a2lp.methods.base import Method
 from a2lp.tasks.batch import Prediction, TaskBatch
-
-NDArray = np.ndarray[Any, Any]
 
 LIBRARIES = ("torch", "array_api_strict")
 
@@ -92,13 +90,7 @@ def random_task(
 ) -> Task:
     """Clustered continuous vectors without ties, with unequal shots in random order.
 
-    Parameters
-    ----------
-    seed : int
-    b, c, q, u, d : int
-        Tasks, classes, queries, unlabelled points, dimensions.
-    extra : int
-        Support vectors beyond one per class.
+    b tasks of c classes, q queries and u unlabelled points in d dimensions; ``extra`` shots beyond one a class.
     """
     rng = np.random.default_rng(seed)
     labels = np.stack([rng.permutation(np.r_[np.arange(c), rng.integers(0, c, extra)]) for _ in range(b)])
@@ -119,9 +111,9 @@ def name_vectors(task: Task) -> NDArray:
     return np.array(means, dtype=task.support.dtype)
 
 
-def random_base(d: int, seed: int = 0) -> BaseStatistics:
+def random_base(d: int) -> BaseStatistics:
     """Statistics of random base classes of ``d`` dimensions."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(6), 10)
     return BaseStatistics.of(rng.normal(size=(6, d))[labels] + 0.5 * rng.normal(size=(60, d)), labels)
 
@@ -176,8 +168,7 @@ def check_batch_is_loop(subject: Subject, task: Task) -> None:
     together = subject.solve(task)
     for i in range(len(task.support)):
         one = slice(i, i + 1)
-        unlabelled = None if task.unlabelled is None else task.unlabelled[one]
-        alone = subject.solve(Task(task.support[one], task.labels[one], task.query[one], unlabelled))
+        alone = subject.solve(Task(*(None if array is None else array[one] for array in task)))
         subject.same(alone.scores, together.scores[one], "a task alone and in a batch")
         subject.same_labels(alone.labels, together.labels[one], alone.scores)
         for name in ("anchors", "losses"):

@@ -36,19 +36,14 @@ _PICKLE_BYTES = 256 << 20  # of the list of tensors in a checkpoint
 def read_safetensors(path: Path, expected: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the metadata of a safetensors file."""
     with reading(path, expected, error=WeightsFileError), safe_open(path, framework="pt") as content:
-        return {key: content.get_tensor(key) for key in content.keys()}, content.metadata() or {}  # noqa: SIM118
+        names = content.keys()
+        return {name: content.get_tensor(name) for name in names}, content.metadata() or {}
 
 
 def read_checkpoint(path: Path, expected: str, remedy: str, device: torch.device | str = "cpu") -> Any:
     """A file that ``torch.save`` wrote: tensors, numbers, text and containers of these; anything else is refused.
 
-    Parameters
-    ----------
-    path : Path
-    expected, remedy : str
-        What the file should be, and what to do if it is not, for messages.
-    device : torch.device or str
-        The device of the tensors.
+    Messages name what the file is ``expected`` to be, and the ``remedy`` if it is not.
     """
     with reading(path, expected, most=_CHECKPOINT_BYTES, remedy=remedy, error=WeightsFileError) as size:
         _check_pickle(path, size)
@@ -76,17 +71,10 @@ def write_checkpoint(path: Path, content: Any, remedy: str = "") -> None:
 
 
 def check_like(found: Any, expected: Any, name: str) -> None:
-    """Refuse values of a file that do not have the structure of an example.
+    """Refuse values of a file that do not have the structure of an example; ``name`` is theirs in messages.
 
-    Parameters
-    ----------
-    found : object
-        The content of the file.
-    expected : object
-        The example. Tensors must have its shape and dtype and finite values, dicts its keys, and lists its length;
-        where it has a type or a union of types, ``found`` must have a value of that type.
-    name : str
-        The name of ``found`` in messages.
+    Tensors must have the shape and dtype of those in the example and finite values, dicts its keys, and lists its
+    length; where it has a type or a union of types, there must be a value of that type.
     """
     if isinstance(expected, Tensor):
         shape, dtype = tuple(expected.shape), expected.dtype

@@ -109,7 +109,7 @@ def test_vectors() -> None:
 
     result = run("digits.npz", "--labels", "labels.csv", "--out", "out.csv", "--force", "--target", "0.97")
     assert result.exit_code == 0, result.stderr
-    made = int(re.search(r"\n(\d+) points got a label for an accuracy of 97 %", result.stdout)[1])  # type: ignore[index]
+    made = int(re.search(r"\n(\d+) points got a label for an accuracy of 97 %", result.stdout)[1])
     kept = sorted((float(row["confidence"]) for row in rows if row["given"] == "false"), reverse=True)[:made]
     assert 0 < made < 260 and np.mean(kept) >= 0.969
     assert "expected accuracy on these: 97 %" in result.stdout
@@ -129,7 +129,7 @@ def test_kinds_that_are_missing_are_mentioned() -> None:
     Path("few.csv").write_text("id,label\n" + "".join(f"scan {i},digit {truth[i]}\n" for i in rows))
     result = run("digits.npz", "--labels", "few.csv", "--out", "out.csv")
     assert result.exit_code == 0, result.stderr
-    share = int(re.search(r"About (\d+) % of them may belong to kinds that you have not", result.stdout)[1])  # type: ignore[index]
+    share = int(re.search(r"About (\d+) % of them may belong to kinds that you have not", result.stdout)[1])
     assert 10 <= share <= 40
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from a2lp.arrays import chunks, to_numpy
-from a2lp.bench.protocol import Cell
+from a2lp.bench.protocol import Cell, Episodes
 from a2lp.bench.records import Record, RecordStore, content_key
 from a2lp.bench.run import Progress, mover, new_record
 from a2lp.bench.statistics import Matrix, estimate
@@ -41,12 +41,13 @@ def adaptation(cell: Cell, store: RecordStore | None, progress: Progress) -> Rec
     The curves are in the record's ``trace``: ``steps``, ``accuracy`` and its ``ci95``, ``loss``, ``shift`` (mean
     distance of the anchors from where they started) and ``norm`` (their mean length).
     """
-    cell = dataclasses.replace(cell, episodes=cell.episodes.head(TASKS))
+    cell = dataclasses.replace(cell, episodes=Episodes(cell.episodes.features, cell.episodes.tasks[:TASKS]))
     config = cell.config | {"study": "adaptation", "points": POINTS}
     if store and (stored := store.get(content_key(config))):
         return stored
-    tasks, method, move = cell.episodes.tasks, cell.method, mover(cell.device)
-    steps = np.unique(np.linspace(0, method.steps - 1, POINTS).round().astype(int))  # type: ignore[attr-defined]
+    tasks, move = cell.episodes.tasks, mover(cell.device)
+    method: Any = cell.method
+    steps = np.unique(np.linspace(0, method.steps - 1, POINTS).round().astype(int))
     curves = {name: np.full((len(steps), len(tasks)), np.nan) for name in ("accuracy", "loss", "shift", "norm")}
     begun, engine = time.perf_counter(), ""
     progress(cell, 0)
@@ -93,9 +94,9 @@ def _recorder(steps: Matrix, query_labels: Matrix, curves: dict[str, Matrix]) ->
 
 def most_helped(cell: Cell, record: Record) -> int:
     """Which of the first tasks gained most from adaptation, against the same method without steps."""
-    plain = dataclasses.replace(cell.method, steps=0)  # type: ignore[call-arg]
+    method: Any = cell.method
     tasks = cell.episodes.tasks[:TASKS]
-    labels = plain.predict(tasks.batch(cell.episodes.features.features)).labels
+    labels = dataclasses.replace(method, steps=0).predict(tasks.batch(cell.episodes.features.features)).labels
     before = 100.0 * (labels == tasks.query_labels).mean(axis=1)
     return int(np.argmax(np.array(record.accuracies[:TASKS]) - before))
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from a2lp._version import __version__
+from a2lp.arrays import NDArray
 from a2lp.bench.records import content_key
 from a2lp.errors import A2LPWarning, InputError
 from a2lp.features import BaseStatistics, FeatureSet
@@ -38,12 +39,8 @@ class Episodes:
     def __post_init__(self) -> None:
         self.tasks.check(len(self.features.features), f"features {self.features.name!r}")
 
-    def head(self, n_tasks: int) -> Episodes:
-        """The first tasks only."""
-        return Episodes(self.features, self.tasks[:n_tasks])
-
     @property
-    def text(self) -> np.ndarray[Any, Any] | None:
+    def text(self) -> NDArray | None:
         """Vectors of the class names, if the features have them and the tasks say which class is which."""
         return None if self.tasks.classes is None else self.features.text
 
@@ -237,7 +234,7 @@ def _with_preprocess(preprocess: str, params: Params) -> Params:
     return params if preprocess == OWN else {"preprocess": preprocess, **params}
 
 
-def _sha256(arrays: Iterable[np.ndarray[Any, Any] | None]) -> str:
+def _sha256(arrays: Iterable[NDArray | None]) -> str:
     digest = hashlib.sha256()
     for array in arrays:
         if array is not None:

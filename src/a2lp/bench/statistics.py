@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import chdtrc, stdtr
 
+from a2lp.arrays import NDArray
 from a2lp.errors import ShapeError
 
 Values = Sequence[float]
-Matrix = np.ndarray[Any, Any]
+Matrix = NDArray
 
 
 class Estimate(NamedTuple):

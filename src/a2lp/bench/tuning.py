@@ -26,21 +26,11 @@ from a2lp.files import write_text
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sweep:
-    """The records of a sweep, ranked.
+    """The records of a sweep, ranked."""
 
-    Attributes
-    ----------
-    records : list of Record
-        One for each combination of values and number of shots.
-    swept : list of str
-        The parameters that were varied.
-    classes : str
-        A sentence that states which classes the parameters were tried on.
-    """
-
-    records: list[Record]
-    swept: list[str]
-    classes: str
+    records: list[Record]  # one for each combination of values and number of shots
+    swept: list[str]  # the parameters that were varied
+    classes: str  # a sentence that states which classes the parameters were tried on
 
     @cached_property
     def table(self) -> Table:

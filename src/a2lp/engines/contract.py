@@ -159,18 +159,7 @@ class Settings(GraphSettings, AdamSettings):
 class Result(NamedTuple):
     """The result of an engine of LP and A2LP.
 
-    Attributes
-    ----------
-    z : array (b, s + m, c)
-        Manifold similarities (eq. 5) of all points.
-    anchors : array (b, s, d)
-        The anchors that ``z`` was computed from.
-    losses : array (b, steps)
-        The loss before each step; a task that has stopped repeats its last value.
-    steps : array (b,)
-        Steps that each task took.
-    converged : array (b,)
-        Whether a tolerance stopped it.
+    ``z`` (b, s + m, c) are the manifold similarities (eq. 5) of all points; the others are those of ``Prediction``.
     """
 
     z: Array

@@ -9,7 +9,7 @@ from a2lp.engines.contract import Callback, Engine, Loop, Points
 from a2lp.engines.fused_cpu import FUSED_CPU
 from a2lp.engines.fused_cuda import FUSED_CUDA
 from a2lp.engines.reference import REFERENCE
-from a2lp.errors import InputError, UnknownNameError
+from a2lp.errors import InputError
 
 PROPAGATION = Loop("propagation", (FUSED_CPU, FUSED_CUDA, BATCHED, REFERENCE))
 
@@ -31,8 +31,6 @@ def run(loop: Loop, engine: str, points: Points, settings: Any, callback: Callba
 
 def choose(loop: Loop, name: str, points: Points, settings: Any, *, calls_back: bool = False) -> tuple[Engine, str]:
     """The engine for a block of tasks, and the reason."""
-    if name not in loop.names:
-        raise UnknownNameError("engine", name, loop.names)
     by_name = {engine.name: engine for engine in loop.engines}
     if name == "auto" and "batched" in by_name and getattr(settings, "steps", None) == 0:
         return by_name["batched"], "there is one pass and no step, so nothing is worth compiling"

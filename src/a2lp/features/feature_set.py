@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from a2lp.arrays import chunks, to_numpy
+from a2lp.arrays import NDArray, chunks, to_numpy
 from a2lp.checks import shown
 from a2lp.errors import InputError, ShapeError
-
-NDArray = np.ndarray[Any, Any]
 
 _ROWS = 1 << 16  # vectors that are checked at a time
 

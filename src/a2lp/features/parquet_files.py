@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from a2lp.arrays import NDArray
 from a2lp.checks import listed
 from a2lp.errors import InputError, MissingExtraError
 from a2lp.features.feature_set import FeatureSet
@@ -57,13 +58,13 @@ def write_parquet(features: FeatureSet, path: Path) -> None:
         pyarrow.parquet.write_table(table, temporary, use_dictionary=["label"])
 
 
-def _packed(text: np.ndarray[Any, Any]) -> dict[str, Any]:
+def _packed(text: NDArray) -> dict[str, Any]:
     """Vectors of names as JSON, bit for bit: a table has no other place for rows that are not points."""
     little = text.astype(text.dtype.newbyteorder("<"))
     return {"dtype": little.dtype.str, "shape": text.shape, "base64": base64.b64encode(little.tobytes()).decode()}
 
 
-def _unpacked(packed: Any) -> np.ndarray[Any, Any]:
+def _unpacked(packed: Any) -> NDArray:
     try:
         if packed["dtype"] not in ("<f2", "<f4", "<f8"):
             raise ValueError(f"its dtype is {packed['dtype']!r}")
@@ -109,7 +110,7 @@ def _values(column: Any) -> list[Any]:
     return values
 
 
-def _vectors(column: Any) -> np.ndarray[Any, Any]:
+def _vectors(column: Any) -> NDArray:
     """A column of lists that have one length, as (N, d); of anything else, as (N,)."""
     pyarrow = _pyarrow("reading")
     kinds = pyarrow.types

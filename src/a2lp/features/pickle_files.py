@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from a2lp.arrays import NDArray
 from a2lp.checks import shown
 from a2lp.errors import FeatureFileError, InputError
 from a2lp.features.numpy_files import Fields
 from a2lp.features.unpickle import PickledArray, describe, load_pickle
-
-NDArray = np.ndarray[Any, Any]
 
 # Real files need about as many bytes on disk as in memory; one that grows more was made to fill the memory.
 _GROWTH = 8

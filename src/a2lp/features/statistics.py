@@ -12,15 +12,13 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from a2lp import npz
-from a2lp.arrays import chunks
+from a2lp.arrays import NDArray, chunks
 from a2lp.errors import InputError, ShapeError
 from a2lp.features.bundled import BUNDLED
 from a2lp.features.feature_set import FeatureSet
 from a2lp.features.files import load
 from a2lp.files import check_target, reading, replacing, writing
 from a2lp.preprocess import l2
-
-NDArray = np.ndarray[Any, Any]
 
 _BLOCK_BYTES = 32 << 20  # of float64 rows in memory at a time
 _RIDGE = 0.3  # of a mean eigenvalue, added to each: chosen on validation classes of CUB, 0.1 to 1 differ little

@@ -16,11 +16,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from a2lp.arrays import NDArray
 from a2lp.checks import shown
 from a2lp.errors import A2LPError, InputError
 from a2lp.files import reading
-
-NDArray = np.ndarray[Any, Any]
 
 _DEPTH = 8  # levels of containers
 _GROWTH = 8  # elements for each byte of the file; without repetition there is one at most
@@ -177,6 +176,9 @@ class RestrictedUnpickler(pickle._Unpickler):
     file of twenty bytes could take all memory.
     """
 
+    read: Callable[[int], Any]  # set by ``load``, as is the next
+    append: Callable[[Any], None]
+
     def __init__(self, file: Any) -> None:
         super().__init__(file, encoding="latin1")
 
@@ -202,11 +204,11 @@ class RestrictedUnpickler(pickle._Unpickler):
         return value if isinstance(value, memoryview) else value.decode("latin1")
 
     def _load_bytearray(self) -> None:
-        (length,) = struct.unpack("<Q", self.read(8))  # type: ignore[attr-defined]
-        data = self.read(length)  # type: ignore[attr-defined]
+        (length,) = struct.unpack("<Q", self.read(8))
+        data = self.read(length)
         if len(data) < length:  # Python's own version allocates the memory before it checks this
             raise EOFError("a byte array is cut short")
-        self.append(bytearray(data))  # type: ignore[attr-defined]
+        self.append(bytearray(data))
 
     dispatch = pickle._Unpickler.dispatch | {
         pickle.BYTEARRAY8[0]: _load_bytearray,

@@ -14,12 +14,7 @@ from a2lp.errors import InputError
 class View:
     """The shorter side is resized to ``resize``, the centre ``crop`` x ``crop`` is kept, and resampled to ``size``.
 
-    Parameters
-    ----------
-    resize, crop : int
-        In pixels; ``crop`` is at most ``resize``.
-    size : int, optional
-        The side of the network's input; ``crop`` if not given.
+    All are in pixels; ``size``, the side of the network's input, is ``crop`` if not given.
 
     Examples
     --------

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import llvmlite
 import numba
@@ -120,7 +120,7 @@ class _Locator(_CacheLocator):  # type: ignore[misc]
 
 
 class _Implementation(CompileResultCacheImpl):  # type: ignore[misc]
-    _locator_classes = [_Locator]  # noqa: RUF012  numba's own attribute
+    _locator_classes: ClassVar = [_Locator]
 
 
 class _KernelCache(FunctionCache):  # type: ignore[misc]

@@ -88,6 +88,7 @@ class MetaMethod(Method):
             return self.head(n_dims, n_way)
 
     def _check(self, batch: TaskBatch) -> None:
+        super()._check(batch)
         trained = self.trained
         if trained is None:
             return

@@ -77,20 +77,12 @@ def read_weights(path: str | Path, head: type[Head] | None = None) -> HeadWeight
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One evaluation during training.
+    """One evaluation during training."""
 
-    Attributes
-    ----------
-    step, loss, best : int, float, bool
-        The steps so far, the mean loss since the previous evaluation, and whether it is the best so far.
-    accuracies : tuple of float or None
-        Percent on validation classes, for each number of shots; None without validation.
-    """
-
-    step: int
-    loss: float
-    accuracies: tuple[float, ...] | None
-    best: bool
+    step: int  # so far
+    loss: float  # the mean since the previous evaluation
+    accuracies: tuple[float, ...] | None  # percent on validation classes, for each number of shots; None without
+    best: bool  # so far
 
     def __str__(self) -> str:
         text = f"step {self.step}, loss {self.loss:.4f}"

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from a2lp import environment
-from a2lp.arrays import chunks
+from a2lp.arrays import NDArray, chunks
 from a2lp.checks import check_fields, number, require_name, require_whole, whole
 from a2lp.errors import A2LPError, InputError, UnknownNameError, WeightsFileError
 from a2lp.features.feature_set import FeatureSet
@@ -35,33 +35,21 @@ Progress = Callable[[int, Evaluation | None], object]
 
 @dataclass(frozen=True)
 class MetaConfig:
-    """All settings that affect the result.
-
-    Attributes
-    ----------
-    method : str
-    optimizer, lr, weight_decay, steps, batch
-        ``adamw``, or ``sgd`` with Nesterov momentum 0.9; ``batch`` episodes a step; the rate falls along a cosine.
-    ways, queries, shots : int, int, tuple of int
-        Classes of an episode, and queries and labelled examples of each; steps take the shots in turn.
-    spread : float
-        The part of a base class's distance from the mean of all that is kept. A backbone that was trained on the base
-        classes separates them better than other classes, which makes episodes too easy.
-    evaluations, seed : int
-        The number of evaluations on validation classes, each followed by a checkpoint, and the seed.
-    """
+    """All settings that affect the result."""
 
     method: str
-    optimizer: str
-    lr: float = number(MISSING, "positive", "Leave it out for the method's own.")
+    optimizer: str  # "adamw", or "sgd" with Nesterov momentum 0.9
+    lr: float = number(MISSING, "positive", "Leave it out for the method's own.")  # falls along a cosine
     weight_decay: float = number(MISSING, "0 or more", "Leave it out.")
     steps: int = whole(MISSING, 1, "Leave it out for the method's own.")
-    batch: int = whole(MISSING, 1, "Leave it out for the method's own.")
-    ways: int = whole(5, 2, "5 is usual.")
-    queries: int = whole(15, 1, "15 is usual.")
-    shots: tuple[int, ...] = (1, 5)
+    batch: int = whole(MISSING, 1, "Leave it out for the method's own.")  # episodes of a step
+    ways: int = whole(5, 2, "5 is usual.")  # classes of an episode
+    queries: int = whole(15, 1, "15 is usual.")  # of each class
+    shots: tuple[int, ...] = (1, 5)  # labelled examples of each class; steps take them in turn
+    # The part of a base class's distance from the mean of all that is kept: a backbone that was trained on the base
+    # classes separates them better than other classes, which makes episodes too easy.
     spread: float = number(0.6, "above 0 and at most 1", "1 leaves them alone.")
-    evaluations: int = whole(10, 1, "10 is usual.")
+    evaluations: int = whole(10, 1, "10 is usual.")  # on validation classes, each followed by a checkpoint
     seed: int = whole(0, 0, "0 is usual.")
 
     def __post_init__(self) -> None:
@@ -223,14 +211,14 @@ class _Run:
         return as_episode(self.method._points(tasks.batch(features))), torch.from_numpy(tasks.query_labels)
 
 
-def spread_classes(features: np.ndarray[Any, Any], labels: Any, spread: float) -> np.ndarray[Any, Any]:
+def spread_classes(features: NDArray, labels: Any, spread: float) -> NDArray:
     """Vectors with each class moved towards the mean of all class means, to ``spread`` times its distance."""
     _, codes = np.unique(labels, return_inverse=True)
     sums = np.zeros((codes.max() + 1, features.shape[1]))
     np.add.at(sums, codes, features)
     means = sums / np.bincount(codes)[:, None]
     away = (means - means.mean(axis=0)).astype(features.dtype)
-    moved: np.ndarray[Any, Any] = features - (1 - spread) * away[codes]
+    moved: NDArray = features - (1 - spread) * away[codes]
     return moved
 
 

@@ -96,21 +96,11 @@ def transport(energies: Array, columns: Array, tolerance: float, fixed: Array | 
 def sinkhorn(
     kernel: Array, columns: Array, tolerance: float, *, rows: Array | None = None, fixed: Array | None = None
 ) -> Array:
-    """Scale points and classes of a positive kernel (b, c, n) to given masses.
+    """Scale points and classes of a positive kernel (b, c, n) to the masses ``rows`` (b, n) and ``columns`` (b, c).
 
-    A task stops by itself, after 1000 rounds at the latest, so its plan does not depend on the other tasks.
-
-    Parameters
-    ----------
-    kernel : array (b, c, n)
-    columns : array (b, c)
-        The mass of each class.
-    tolerance : float
-        A task stops when no point's mass, after classes were scaled, changes by more in a round.
-    rows : array (b, n), optional
-        The mass of each point; 1 by default.
-    fixed : array (b, c), optional
-        The part of ``columns`` that belongs to labelled points, which are not scaled.
+    The mass of a point is 1 by default. ``fixed`` (b, c) is the part of ``columns`` that belongs to labelled points,
+    which are not scaled. A task stops when no point's mass, after classes were scaled, changes by more than the
+    tolerance in a round, and after 1000 rounds at the latest: its plan does not depend on the other tasks.
     """
     xp = namespace(kernel)
     if is_numpy(xp):  # compiled, since NumPy's overhead is most of the time for such small arrays

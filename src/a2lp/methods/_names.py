@@ -7,6 +7,7 @@ from a2lp.engines.contract import Points
 
 LOGIT_SCALE = 100.0  # of the cosines between images and names; CLIP's own, to which it was trained
 _SMOOTHING_STEPS = 5
+WIDTH = 50.0  # of the likelihood against the text; also the weight of the graph
 _LEAST_VARIANCE = 1e-6  # of a coordinate, in units of 1/d, the mean square of a unit vector's coordinates
 
 
@@ -26,15 +27,21 @@ def neighbour_graph(vectors: Array, n_neighbors: int) -> Array:
     return xp.where(cosines >= kth_largest(cosines, min(n_neighbors, n - 1)), cosines, xp.zeros_like(cosines))
 
 
-def smoothed(likelihood: Array, text: Array, graph: Array, shares: Array, n_labelled: int, width: float) -> Array:
+def smoothing_graph(vectors: Array, n_neighbors: int) -> Array:
+    """TransCLIP's graph: ``neighbour_graph`` made symmetric, with the weight that it has in the mixture."""
+    graph = neighbour_graph(vectors, n_neighbors)
+    return WIDTH / (2 * n_neighbors) * (graph + namespace(vectors).matrix_transpose(graph))
+
+
+def smoothed(likelihood: Array, text: Array, graph: Array, shares: Array, n_labelled: int) -> Array:
     """Soft labels (b, n, c) of TransCLIP's mixture, given the last ones; those of the labelled points stay.
 
-    z_i is proportional to exp(text_i + (likelihood_i + (graph z)_i) / width), in a few rounds.
+    z_i is proportional to exp(text_i + (likelihood_i + (graph z)_i) / 50), in a few rounds.
     """
     xp = namespace(likelihood)
     labelled = shares[:, :n_labelled, :]
     for _ in range(_SMOOTHING_STEPS):
-        logits = text + (likelihood + graph @ shares)[:, n_labelled:, :] / width
+        logits = text + (likelihood + graph @ shares)[:, n_labelled:, :] / WIDTH
         shares = xp.concat([labelled, softmax(logits)], axis=1)
     return shares
 

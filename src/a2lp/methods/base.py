@@ -109,7 +109,6 @@ class Method(ABC):
             )
         if callback is not None and not self.shows_steps:
             raise InputError(f"{type(self).__name__} has no steps to show to a callback. Call predict without one.")
-        self._check_names(batch)
         self._check(batch)
         whitens = self.needs_base or self.preprocess == "whiten"
         larger = _SHARED_FACTOR if whitens and is_numpy(namespace(batch.support)) else 1
@@ -121,7 +120,7 @@ class Method(ABC):
         classes = batch._labels_like(batch.classes)
         return Prediction(probabilities=probabilities, labels=labels, classes=classes, **fields)
 
-    def _check_names(self, batch: TaskBatch) -> None:
+    def _check(self, batch: TaskBatch) -> None:
         """Raise InputError where the method needs names or shots that the tasks do not have."""
         name = type(self).__name__
         if self.uses_names == "required" and batch.prototypes is None:
@@ -138,9 +137,6 @@ class Method(ABC):
                     "use names and needs one of every class. Label some, or choose a method that uses names, such as "
                     "a2lp_em or zero_shot."
                 )
-
-    def _check(self, batch: TaskBatch) -> None:  # noqa: B027
-        """Warn once of parameters that do not fit this batch."""
 
     @abstractmethod
     def _solve(self, points: Points) -> Outcome:

@@ -49,6 +49,7 @@ class LP(GraphSettings, LoopMethod):
         return Settings(n_neighbors=self.n_neighbors, gamma=self.gamma, alpha=self.alpha, steps=0, tau=self.tau)
 
     def _check(self, batch: TaskBatch) -> None:
+        super()._check(batch)
         n = batch.n_support + batch.n_query + batch.n_unlabelled
         if self.n_neighbors >= n:
             warnings.warn(

@@ -1,7 +1,14 @@
-"""Prototypical classifier: Snell, Swersky and Zemel, "Prototypical networks for few-shot learning", NeurIPS 2017.
+"""Nearest class means.
+
+Prototypical classifier: Snell, Swersky and Zemel, "Prototypical networks for few-shot learning", NeurIPS 2017.
+SimpleShot: Wang, Chao, Weinberger and van der Maaten, "SimpleShot: revisiting nearest-neighbor classification for
+few-shot learning", 2019 (arXiv 1911.04623).
 
 Each class is the mean of its support vectors, and a query belongs to the nearest mean. Inductive. As in the authors'
 code, means are not normalised again, so with several shots the nearest mean is Euclidean, not by cosine.
+
+SimpleShot's vectors are centred on the mean of the base classes first (CL2N). This is the public code's setting
+``simpleshot_cl2n``; with ``preprocess="l2"`` it is their L2N and the same as ``prototypical``.
 """
 
 from __future__ import annotations
@@ -19,3 +26,10 @@ class Prototypical(Method):
     def _solve(self, points: Points) -> Outcome:
         means = points.class_means
         return scored(-squared_distances(points.query, means), anchors=means)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimpleShot(Prototypical):
+    """Nearest class mean of vectors centred on the base classes; scores are -|x - w|^2."""
+
+    preprocess: str = "cl2n"

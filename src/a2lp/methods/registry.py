@@ -9,6 +9,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from a2lp.checks import require_name
 from a2lp.errors import InputError, UnknownNameError
 from a2lp.methods.base import LoopMethod, Method
 
@@ -21,7 +22,7 @@ _TABLE: dict[str, tuple[str, str]] = {
     "a2lp": ("a2lp.methods.propagation:A2LP", "label propagation with adapted anchors (Lazarou et al. 2023)"),
     "a2lp_plus": ("a2lp.methods.propagation:A2LPPlus", "adapted anchors, with losses on the queries too (ours)"),
     "a2lp_em": ("a2lp.methods.a2lp_em:A2LPEM", "anchors by expectation-maximisation on the graph (ours)"),
-    "simple_shot": ("a2lp.methods.simple_shot:SimpleShot", "nearest class mean after CL2N (Wang et al. 2019)"),
+    "simple_shot": ("a2lp.methods.prototypical:SimpleShot", "nearest class mean after CL2N (Wang et al. 2019)"),
     "soft_kmeans": ("a2lp.methods.soft_kmeans:SoftKMeans", "class means refined by soft k-means (Ren et al. 2018)"),
     "bd_cspn": ("a2lp.methods.bd_cspn:BDCSPN", "class means rectified by pseudo-labels (Liu et al. 2020)"),
     "laplacian_shot": (
@@ -50,10 +51,7 @@ _TABLE: dict[str, tuple[str, str]] = {
     "trans_clip": ("a2lp.methods.trans_clip:TransCLIP", "Gaussians with names and a graph (Zanella et al. 2024)"),
     "stat_a": ("a2lp.methods.stat_a:StatA", "Gaussians anchored to class names (Zanella et al. 2025)"),
     "zlap": ("a2lp.methods.zlap:ZLaP", "label propagation from class names (Stojnic et al. 2024)"),
-    "em_dirichlet": (
-        "a2lp.methods.em_dirichlet:EMDirichlet",
-        "Dirichlet mixture of names (Martin et al. 2024)",
-    ),
+    "em_dirichlet": ("a2lp.methods.em_dirichlet:EMDirichlet", "Dirichlet mixture of names (Martin et al. 2024)"),
     "ecalp": ("a2lp.methods.ecalp:ECALP", "propagation from names on a growing graph (Li et al. 2025)"),
     "sib": ("a2lp.meta.sib:SIB", "synthetic gradients on the queries, meta-trained (Hu et al. 2020)"),
     "sib_e3bm": ("a2lp.meta.sib:SIBE3BM", "SIB with an ensemble of its steps, meta-trained (Liu et al. 2020)"),
@@ -111,8 +109,7 @@ def create(name: str, **params: Any) -> Method:
     method = method_class(name)
     known = [f.name for f in dataclasses.fields(method)]
     for param in params:
-        if param not in known:
-            raise UnknownNameError(f"parameter of method {name!r}:", param, known)
+        require_name(f"parameter of method {name!r}:", param, known)
     return method(**params)
 
 

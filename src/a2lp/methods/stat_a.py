@@ -18,11 +18,9 @@ from typing import ClassVar
 from a2lp.arrays import namespace, one_hot
 from a2lp.checks import number, whole
 from a2lp.methods._maths import log_scores
-from a2lp.methods._names import at_least, gaussian_logits, neighbour_graph, smoothed, text_logits, weighted_variances
+from a2lp.methods._names import at_least, gaussian_logits, smoothed, smoothing_graph, text_logits, weighted_variances
 from a2lp.methods.base import Method, Outcome, Points, scored
 from a2lp.preprocess import l2
-
-_WIDTH = 50.0  # of the likelihood against the text; also the weight of the graph
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +47,7 @@ class StatA(Method):
         vectors, names, s = points.vectors, points.prototypes, points.codes.shape[1]
         assert names is not None
         xp = namespace(vectors)
-        graph = neighbour_graph(vectors, self.n_neighbors)
-        graph = _WIDTH / (2 * self.n_neighbors) * (graph + xp.matrix_transpose(graph))
+        graph = smoothing_graph(vectors, self.n_neighbors)
         text = text_logits(points)[:, s:, :]
         shares = xp.concat([points.labels, xp.exp(text)], axis=1)  # (b, n, c)
         members = xp.matrix_transpose(shares)  # (b, c, n)
@@ -59,7 +56,7 @@ class StatA(Method):
         means, variances = names, spread + xp.zeros_like(names)
         for step in range(self.rounds + 1):
             volume = 0.5 * xp.sum(xp.log(variances), axis=-1)[:, None, :]
-            shares = smoothed(gaussian_logits(vectors, means, variances) - volume, text, graph, shares, s, _WIDTH)
+            shares = smoothed(gaussian_logits(vectors, means, variances) - volume, text, graph, shares, s)
             if step < self.rounds:
                 members = xp.matrix_transpose(shares)
                 counts = xp.sum(one_hot(xp.argmax(shares, axis=-1), points.n_classes, vectors.dtype), axis=1)

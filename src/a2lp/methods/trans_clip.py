@@ -23,12 +23,11 @@ from typing import ClassVar
 from a2lp.arrays import Array, kth_largest, namespace
 from a2lp.checks import choice, number, whole
 from a2lp.methods._maths import log_scores
-from a2lp.methods._names import gaussian_logits, neighbour_graph, smoothed, text_logits, weighted_variances
+from a2lp.methods._names import WIDTH, gaussian_logits, smoothed, smoothing_graph, text_logits, weighted_variances
 from a2lp.methods.base import Method, Outcome, Points, scored
 from a2lp.preprocess import l2
 
 _SUREST = 8  # points of each class
-_WIDTH = 50.0  # of the likelihood against the text; also the weight of the graph
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,33 +57,30 @@ class TransCLIP(Method):
         vectors, s = points.vectors, points.codes.shape[1]
         xp = namespace(vectors)
         m = vectors.shape[1] - s
-        graph = neighbour_graph(vectors, self.n_neighbors)
-        graph = _WIDTH / (2 * self.n_neighbors) * (graph + xp.matrix_transpose(graph))
+        graph = smoothing_graph(vectors, self.n_neighbors)
         text = text_logits(points)[:, s:, :] * (0.5 if s else 1.0)
         shares = xp.concat([points.labels, xp.exp(text_logits(points)[:, s:, :])], axis=1)  # (b, n, c)
-        of_shots = xp.full_like(shares[:, :s, :1], _WIDTH * self.gamma / max(s, 1))
+        of_shots = xp.full_like(shares[:, :s, :1], WIDTH * self.gamma / max(s, 1))
         weight = xp.concat([of_shots, xp.full_like(text[:, :, :1], 1 / m)], axis=1)  # (b, n, 1)
-        means, variances = self._start(points, shares)
+        means, variances = self._first_means(points, shares), xp.full_like(vectors[:, :1, :], 1 / vectors.shape[2])
         for step in range(self.rounds + 1):
             likelihood = gaussian_logits(vectors, means, variances)
-            shares = smoothed(likelihood, text, graph, shares, s, _WIDTH)
+            shares = smoothed(likelihood, text, graph, shares, s)
             if step < self.rounds:
                 weights = xp.matrix_transpose(shares * weight)  # (b, c, n)
                 means = l2(weights @ vectors)
                 variances = _shared(vectors, means, weights)
         return scored(log_scores(shares[:, s : s + points.n_query, :], self.tau), steps=self.rounds, anchors=means)
 
-    def _start(self, points: Points, shares: Array) -> tuple[Array, Array]:
-        """Means (b, c, d) and the shared variances (b, 1, d)."""
-        xp, vectors, names = namespace(shares), points.vectors, points.prototypes
-        equal = xp.full_like(vectors[:, :1, :], 1 / vectors.shape[2])
+    def _first_means(self, points: Points, shares: Array) -> Array:
+        xp = namespace(shares)
         if points.codes.shape[1]:
-            return l2(xp.matrix_transpose(points.labels) @ points.support), equal
-        weights = xp.matrix_transpose(shares)  # (b, c, n)
+            return l2(xp.matrix_transpose(points.labels) @ points.support)
         if self.start == "text":
-            return names, equal
-        surest = weights >= kth_largest(weights, min(_SUREST, vectors.shape[1]))
-        return l2(xp.where(surest, weights, xp.zeros_like(weights)) @ vectors), equal
+            return points.prototypes
+        weights = xp.matrix_transpose(shares)  # (b, c, n)
+        surest = weights >= kth_largest(weights, min(_SUREST, shares.shape[1]))
+        return l2(xp.where(surest, weights, xp.zeros_like(weights)) @ points.vectors)
 
 
 def _shared(vectors: Array, means: Array, weights: Array) -> Array:

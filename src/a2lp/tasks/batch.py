@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from a2lp.arrays import Array, is_numpy, largest_safe, like, namespace, to_numpy
+from a2lp.arrays import Array, NDArray, is_numpy, largest_safe, like, namespace, to_numpy
 from a2lp.errors import InputError, ShapeError
 from a2lp.tasks.classes import encode, encode_named, named_classes
 
@@ -148,7 +148,7 @@ class TaskBatch:
         """Positions in ``classes`` (b, ...) as label values, in an array of the same library as ``support_labels``."""
         return self._labels_like(np.take_along_axis(self.classes, to_numpy(codes), axis=1))
 
-    def _labels_like(self, values: np.ndarray[Any, Any]) -> Any:
+    def _labels_like(self, values: NDArray) -> Any:
         labels = self.support_labels
         own = is_array_api_obj(labels) and not is_numpy(namespace(labels)) and values.dtype.kind in "biuf"
         return like(values, labels) if own else values

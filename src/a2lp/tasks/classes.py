@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from a2lp.arrays import to_numpy
+from a2lp.arrays import NDArray, to_numpy
 from a2lp.checks import listed, shown
 from a2lp.errors import InputError, ShapeError
 
-Values = np.ndarray[Any, Any]
 
-
-def _label_values(labels: Any, shape: tuple[int, ...]) -> Values:
+def _label_values(labels: Any, shape: tuple[int, ...]) -> NDArray:
     """Labels of the support as an array (b, s) of one kind."""
     rule = f"support has {shape[0]} tasks of {shape[1]} vectors, so it must be {shape}: one label for each of them."
     try:
@@ -31,7 +29,7 @@ def _label_values(labels: Any, shape: tuple[int, ...]) -> Values:
     return values
 
 
-def encode(labels: Any, shape: tuple[int, ...], named: int | None) -> tuple[Values, Values]:
+def encode(labels: Any, shape: tuple[int, ...], named: int | None) -> tuple[NDArray, NDArray]:
     """Each task's sorted classes (b, c), and its labels as positions in them (b, s)."""
     values = _label_values(labels, shape)
     if shape[1] == 0:
@@ -57,7 +55,7 @@ def encode(labels: Any, shape: tuple[int, ...], named: int | None) -> tuple[Valu
     return np.stack([classes for classes, _ in each]), codes
 
 
-def named_classes(names: Any, n_tasks: int, named: int | None) -> Values:
+def named_classes(names: Any, n_tasks: int, named: int | None) -> NDArray:
     """The classes of the prototypes (b, c), all different within a task."""
     if named is None:
         raise InputError(
@@ -83,7 +81,7 @@ def named_classes(names: Any, n_tasks: int, named: int | None) -> Values:
     return values
 
 
-def encode_named(labels: Any, shape: tuple[int, ...], classes: Values) -> Values:
+def encode_named(labels: Any, shape: tuple[int, ...], classes: NDArray) -> NDArray:
     """Labels of the support (b, s) as positions in the classes (b, c)."""
     values = _label_values(labels, shape)
     codes = np.zeros(shape, dtype=np.int64)

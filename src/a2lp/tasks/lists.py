@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from a2lp import npz
+from a2lp.arrays import NDArray
 from a2lp.checks import shown
 from a2lp.errors import FeatureFileError, InputError, ShapeError
 from a2lp.files import parse_json, reading, replacing, writing
 from a2lp.tasks.batch import TaskBatch
 
-Rows = np.ndarray[Any, Any]
+Rows = NDArray
 
 _REQUIRED = ("support", "support_labels", "query", "query_labels")
 _EXPECTED = "a task list (.npz)"
@@ -112,7 +113,7 @@ class TaskList:
                 "feature file. Use the features it was drawn from, or draw new tasks."
             )
 
-    def batch(self, features: np.ndarray[Any, Any], text: np.ndarray[Any, Any] | None = None) -> TaskBatch:
+    def batch(self, features: NDArray, text: NDArray | None = None) -> TaskBatch:
         """Copy the vectors of these tasks from ``features`` (N, d); float16 becomes float32.
 
         With ``text``, one vector for each class of the feature file, tasks have their classes' names.

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from a2lp.arrays import NDArray
 from a2lp.checks import require_name, require_number
 from a2lp.errors import ClassTooSmallError, InputError
 from a2lp.tasks.authors import authors_tasks
@@ -169,7 +170,7 @@ def _check_own(name: str, own: dict[str, Any]) -> None:
             raise InputError(f"sampler {name!r} needs {param!r}. Give it a value, such as --set {name}.{param}=2.")
 
 
-def largest_remainder(shares: np.ndarray[Any, Any], total: int) -> Rows:
+def largest_remainder(shares: NDArray, total: int) -> Rows:
     """Divide ``total`` by ``shares`` that sum to one: round down, then add one for the largest remainders."""
     exact = shares * total
     counts: Rows = np.floor(exact).astype(np.int64)

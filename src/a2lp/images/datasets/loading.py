@@ -8,10 +8,10 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from a2lp.arrays import NDArray
 from a2lp.checks import shown
 from a2lp.errors import A2LPError, A2LPWarning, DatasetError, InputError, UnknownNameError
 from a2lp.files import check_file, exists
@@ -122,7 +122,7 @@ def _packs(path: PathLike | Sequence[PathLike]) -> list[Path]:
     return paths
 
 
-def _rows(root: Path, table: ImageTable, split: str | None, known: Standard | None) -> np.ndarray[Any, Any]:
+def _rows(root: Path, table: ImageTable, split: str | None, known: Standard | None) -> NDArray:
     """The rows of a split: the layout's own, or those of the standard class lists if it has none."""
     every = np.arange(len(table.files))
     if table.classes is None:

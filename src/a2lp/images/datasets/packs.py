@@ -12,19 +12,17 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from a2lp import npz
+from a2lp.arrays import NDArray
 from a2lp.checks import shown
 from a2lp.errors import DatasetError, InputError
 from a2lp.files import reading
 from a2lp.images.datasets.layouts import ImageTable, join
 from a2lp.images.datasets.sources import Encoded, Mosaics, Source
 from a2lp.images.datasets.splits import Standard
-
-NDArray = np.ndarray[Any, Any]
 
 _EXPECTED = "a pack of images (.npz)"
 _REQUIRED = ("data", "offsets", "labels", "classes")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from a2lp.arrays import NDArray
 from a2lp.checks import listed, shown
 from a2lp.errors import DatasetError, InputError
 from a2lp.features.unpickle import PickledArray, describe, load_pickle
@@ -15,8 +16,6 @@ from a2lp.files import reading
 from a2lp.images.datasets.layouts import ImageTable, join, layout_error
 from a2lp.images.datasets.sources import Arrays, Encoded
 from a2lp.images.datasets.splits import SPLITS, Standard, standard
-
-NDArray = np.ndarray[Any, Any]
 
 _EXPECTED = "a pickle of images"
 # datasets with the files of a split, in lower case: images with labels, or one file of each

@@ -8,15 +8,14 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from a2lp.arrays import NDArray
 from a2lp.errors import CorruptImageError, InputError
 from a2lp.files import check_file
 from a2lp.images.datasets.decode import Pixels, decode
-
-NDArray = np.ndarray[Any, Any]
 
 MOSAIC_CACHE_BYTES = 64 << 20
 IMAGE_BYTES = 1 << 30  # the largest image file that is read

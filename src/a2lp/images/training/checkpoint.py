@@ -28,33 +28,19 @@ _REMEDY = "Check the folder's permissions and its space; the same command then c
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One evaluation during training.
+    """One evaluation during training."""
 
-    Attributes
-    ----------
-    step, epoch, seconds, images : int, float, float, int
-        Steps, epochs, seconds of training (with evaluations) and images through the network (with rotations) so far.
-    loss, lr : float
-        The mean loss since the previous evaluation, and the learning rate.
-    one_shot, five_shot : float or None
-        Accuracy in percent on validation classes, of the averaged weights; None without validation.
-    batch_norm, best : str, bool
-        Its batch norm statistics (``averaged`` or ``recalibrated``), and whether it is the best so far.
-    decay : float or None
-        Decay of the best average of the weights; None in records of runs with one average.
-    """
-
-    step: int
+    step: int  # so far, as are the next three
     epoch: float
-    seconds: float
-    images: int
-    loss: float
+    seconds: float  # of training, with evaluations
+    images: int  # through the network, with rotations
+    loss: float  # the mean since the previous evaluation
     lr: float
-    one_shot: float | None
+    one_shot: float | None  # accuracy in percent on validation classes, of the averaged weights; None without
     five_shot: float | None
-    batch_norm: str
-    best: bool
-    decay: float | None = None
+    batch_norm: str  # its statistics: "averaged" or "recalibrated"
+    best: bool  # so far
+    decay: float | None = None  # of the best average of the weights; None in records of runs with one average
 
     def __str__(self) -> str:
         text = f"epoch {self.epoch:.1f}, {self.seconds:.0f} s, loss {self.loss:.3f}"

@@ -49,88 +49,46 @@ def current_names(values: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """One pre-training run. ``of`` and ``read`` fill in the settings of the recipe.
+    """One pre-training run. ``of`` and ``read`` fill in the settings of the recipe."""
 
-    Parameters
-    ----------
-    name, backbone, recipe : str
-        The name of the run in records, the network, and ``s2m2`` or ``plain``.
-    kept, size : View, int
-        The size of base images on the device, from which augmentation crops, and the side of the network's input.
-    views : tuple of View
-        Candidates for embedding. Evaluations use the first; the best of all is chosen at the end.
-    dataset : str, optional
-        A benchmark, whose standard splits are used instead of the data's own.
-    options, mean, std
-        Of the network: options such as ``{"stem_stride": 2}``, and the normalisation of pixels in 0..1.
-    epochs, minutes : float, optional
-        The length of the schedule: one of the two. An epoch draws every base image once (its rotations count once).
-    stop : float
-        The part of the schedule to run: some datasets are at their best long before the rate reaches zero.
-    batch, rotated : int
-        Images of a step, and the number of further images that are shown in all four rotations.
-    mixup, rotation_weight : float
-        Parameter of the Beta distribution of manifold mixup (0 for none), and weight of the loss of rotations.
-    teacher : str, optional
-        Weights of a trained network of the same backbone, for self-distillation.
-    distil_weight, distil_temperature : float
-        With a teacher: the weight of its soft predictions in the loss of the classes, and their temperature.
-    lr, momentum, weight_decay, warmup, schedule, smoothing
-        SGD with Nesterov momentum; decay of parameters with two axes or more; ``warmup`` in steps; label smoothing.
-    average : tuple of float
-        Decays of exponential averages of the weights; each evaluation uses the best one. 0 for none.
-    crop_area, crop_aspect : (float, float), optional
-        Ranges of random crops: the part of the image's area, and width over height.
-    shift, jitter : int, float
-        Without ``crop_area``, random shifts in pixels of ``kept``; strength of random colours.
-    evaluations, evaluation_tasks, evaluation_images : int
-        The number of evaluations on validation classes, of tasks in each, and of images of a class at most.
-    recalibrate : int
-        Batches to recompute batch norm statistics with at each evaluation; the better of both is kept. 0 for none.
-    checkpoint_seconds : float
-        The time between checkpoints.
-    precision, seed : str, int
-        ``bfloat16``, ``float32``, or ``auto`` (the former on a GPU); the seed of all random numbers.
-    """
-
-    name: str
+    name: str  # of the run in records
     backbone: str
-    recipe: str
-    kept: View
-    size: int
-    views: tuple[View, ...]
-    batch: int = 128
-    rotated: int = 32
-    mixup: float = 2.0
-    weight_decay: float = 5e-4
-    smoothing: float = 0.1
-    average: tuple[float, ...] = (0.999,)
-    dataset: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
-    mean: Triple = IMAGENET_MEAN
+    recipe: str  # "s2m2" or "plain"
+    kept: View  # the size of base images on the device, from which augmentation crops
+    size: int  # the side of the network's input
+    views: tuple[View, ...]  # candidates for embedding: evaluations use the first, the best is chosen at the end
+    batch: int = 128  # images of a step
+    rotated: int = 32  # further images, which are shown in all four rotations
+    mixup: float = 2.0  # of the Beta distribution of manifold mixup; 0 for none
+    weight_decay: float = 5e-4  # of parameters with two axes or more
+    smoothing: float = 0.1  # of labels
+    average: tuple[float, ...] = (0.999,)  # decays of averages of the weights; evaluations use the best one; 0 for none
+    dataset: str | None = None  # a benchmark, whose standard splits are used instead of the data's own
+    options: dict[str, Any] = field(default_factory=dict)  # of the network, such as {"stem_stride": 2}
+    mean: Triple = IMAGENET_MEAN  # normalisation of pixels in 0..1
     std: Triple = IMAGENET_STD
-    epochs: float | None = None
+    epochs: float | None = None  # the length: epochs, in which every base image is drawn once, or else minutes
     minutes: float | None = None
-    stop: float = 1.0
-    rotation_weight: float = 0.5
-    teacher: str | None = None
-    distil_weight: float = 0.5
-    distil_temperature: float = 4.0
-    lr: float = 0.1
+    stop: float = 1.0  # the part of the schedule to run: some are at their best long before the rate reaches zero
+    rotation_weight: float = 0.5  # of the loss of rotations
+    teacher: str | None = None  # weights of a trained network of the same backbone, for self-distillation
+    distil_weight: float = 0.5  # of the teacher's soft predictions in the loss of the classes
+    distil_temperature: float = 4.0  # of these predictions
+    lr: float = 0.1  # of SGD with Nesterov momentum
     momentum: float = 0.9
-    warmup: int = 200
+    warmup: int = 200  # steps
     schedule: str = "cosine"
-    crop_area: tuple[float, float] | None = None
-    crop_aspect: tuple[float, float] = (0.75, 4 / 3)
-    shift: int = 0
-    jitter: float = 0.4
-    evaluations: int = 20
-    evaluation_tasks: int = 1000
-    evaluation_images: int = 300
-    recalibrate: int = 50
-    checkpoint_seconds: float = 60.0
-    precision: str = "auto"
-    seed: int = 0
+    crop_area: tuple[float, float] | None = None  # range of random crops, as parts of the image's area
+    crop_aspect: tuple[float, float] = (0.75, 4 / 3)  # and of their width over height
+    shift: int = 0  # without crop_area, random shifts by so many pixels of the kept images
+    jitter: float = 0.4  # strength of random colours
+    evaluations: int = 20  # on validation classes
+    evaluation_tasks: int = 1000  # of each evaluation
+    evaluation_images: int = 300  # of each class at most
+    recalibrate: int = 50  # batches for new batch norm statistics at an evaluation; the better of both is kept
+    checkpoint_seconds: float = 60.0  # between checkpoints
+    precision: str = "auto"  # "bfloat16", "float32", or "auto": the former on a GPU
+    seed: int = 0  # of all random numbers
 
     @classmethod
     def of(cls, **settings: Any) -> TrainConfig:

@@ -32,39 +32,23 @@ _REPORT_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Report:
-    """The argument of a progress callback.
+    """The argument of a progress callback; numbers count what was done before a kill, too."""
 
-    Attributes
-    ----------
-    done, seconds, images : float, float, int
-        The part of the run that is done (0 to 1), its seconds of training and images so far, before kills too.
-    evaluation, note : Evaluation or None, str or None
-        The new evaluation, if any, and the current activity outside of training steps.
-    """
-
-    done: float = 0.0
-    seconds: float = 0.0
-    images: int = 0
-    evaluation: Evaluation | None = None
-    note: str | None = None
+    done: float = 0.0  # the part of the run, 0 to 1
+    seconds: float = 0.0  # of training so far
+    images: int = 0  # so far
+    evaluation: Evaluation | None = None  # a new one
+    note: str | None = None  # the current activity outside of training steps
 
 
 @dataclass(frozen=True)
 class TrainResult:
-    """The result of a run.
+    """The result of a run."""
 
-    Attributes
-    ----------
-    weights, view : Path, View
-        The safetensors file, and the view that is best on validation classes.
-    evaluations, record : tuple of Evaluation, dict
-        The validation curve, and the content of ``record.json``.
-    """
-
-    weights: Path
-    view: View
-    evaluations: tuple[Evaluation, ...]
-    record: dict[str, Any]
+    weights: Path  # the safetensors file
+    view: View  # the best on validation classes
+    evaluations: tuple[Evaluation, ...]  # the validation curve
+    record: dict[str, Any]  # the content of record.json
 
 
 @dataclass(frozen=True)

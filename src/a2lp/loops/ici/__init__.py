@@ -5,15 +5,13 @@ Arrays of other libraries are converted, and the result is converted back.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from a2lp.arrays import Array, like, log_softmax, namespace, one_hot, to_numpy
+from a2lp.arrays import Array, NDArray, like, log_softmax, namespace, one_hot, to_numpy
 from a2lp.cores import map_on_cores
 from a2lp.engines.contract import Engine, Loop, Points
-
-NdArray = np.ndarray[Any, Any]
 
 _TOLERANCE, _FINAL_TOLERANCE = 1e-3, 1e-9  # of the gradient's length, which is of order C: in the rounds, and last
 _NO_DIRECTION = 1e-10  # share of the variance up to which a principal component is only rounding
@@ -44,7 +42,7 @@ LOOP = Loop(
 )
 
 
-def _rounds(gram: NdArray, axes: NdArray, codes: NdArray, n_classes: int, settings: Settings) -> NdArray:
+def _rounds(gram: NDArray, axes: NDArray, codes: NDArray, n_classes: int, settings: Settings) -> NDArray:
     """Log-probabilities (n - s, c) of one task."""
     from a2lp.kernels import logistic
     from a2lp.loops.ici import kernel
@@ -60,7 +58,7 @@ def _rounds(gram: NdArray, axes: NdArray, codes: NdArray, n_classes: int, settin
         work = np.empty((logistic.FIT_ARRAYS, *coefficients.shape))
         logistic.fit(inner, labels[training], settings.C, coefficients, tolerance, work)
 
-    def logits() -> NdArray:
+    def logits() -> NDArray:
         return np.asarray(gram[s:, training] @ coefficients[:, :-1].T + coefficients[:, -1])
 
     fit(_TOLERANCE)
@@ -76,7 +74,7 @@ def _rounds(gram: NdArray, axes: NdArray, codes: NdArray, n_classes: int, settin
     return np.asarray(log_softmax(logits()))
 
 
-def _credible(labels: NdArray, place: NdArray, share: NdArray, training: NdArray, per_round: int) -> NdArray:
+def _credible(labels: NDArray, place: NDArray, share: NDArray, training: NDArray, per_round: int) -> NDArray:
     """The new training points of a round: of each class those that need no correction at the smallest penalties."""
     outside = np.ones(len(labels), bool)
     outside[training] = False
@@ -86,7 +84,7 @@ def _credible(labels: NdArray, place: NdArray, share: NdArray, training: NdArray
     return np.asarray(order[np.tril(same).sum(axis=1) <= per_round])
 
 
-def _principal_axes(gram: NdArray, n_components: int) -> NdArray:
+def _principal_axes(gram: NDArray, n_components: int) -> NDArray:
     """Orthonormal rows (b, r, n) that span the principal components of points with these inner products."""
     rows = gram - gram.mean(axis=1, keepdims=True)
     centred = rows - rows.mean(axis=2, keepdims=True)

@@ -12,7 +12,7 @@ import numpy as np
 from a2lp.arrays import Array, device, namespace
 from a2lp.cores import map_tasks
 from a2lp.engines.contract import Callback, Loop, Points, Step, batched, fused_cpu
-from a2lp.losses import NUMERICS, by_numerics
+from a2lp.losses import BY_NUMERICS, NUMERICS
 from a2lp.optimizers import Adam
 
 
@@ -30,14 +30,12 @@ def _batched(points: Points, settings: Settings, callback: Callback | None = Non
     xp = namespace(support)
     b, s, _ = support.shape
     state = settings.adam.init(weights)
-    loss_function = by_numerics(settings.numerics)
     lengths = xp.sum(support * support, axis=-1)[:, :, None]  # (b, s, 1)
-    nothing = support[:, :0, :]  # this loss is of the support only
     losses = []
     for step in range(settings.steps):
         squares = lengths + xp.sum(weights * weights, axis=-1)[:, None, :]  # (b, s, c)
         logits = support @ xp.matrix_transpose(weights) - 0.5 * squares
-        loss = loss_function(logits, nothing, labels, tau=settings.tau, scale=1.0 / s)
+        loss = BY_NUMERICS[settings.numerics](logits, labels, tau=settings.tau, scale=1.0 / s)
         losses.append(loss.value)
         if callback is not None:
             callback(Step(step, slice(0, b), weights, loss.value, logits))

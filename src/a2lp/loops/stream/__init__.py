@@ -12,18 +12,9 @@ def run(
 ) -> tuple[Any, Any]:
     """Scores (n, c) of one task's points at their arrival, and on the last graph.
 
-    Parameters
-    ----------
-    similarity : array (n, n)
-        Of an earlier point (row) and a later one.
-    nodes, weights : array (n, f)
-        Fixed nodes that each point is linked to, and the weights of the edges.
-    labels : array (a, c)
-        Labels of the fixed nodes.
-    n_neighbors, gamma : int, float
-        Neighbours of each point among the points, and the power of their similarities.
-    steps : int
-        Of propagation at each arrival.
+    ``similarity`` (n, n) is that of an earlier point (row) and a later one, and ``gamma`` its power; ``nodes`` (n, f)
+    are the fixed nodes that each point is linked to, with the ``weights`` of the edges; ``labels`` (a, c) are theirs.
+    At each arrival there are ``steps`` of propagation.
     """
     from a2lp.loops.stream.kernel import propagate_stream
 

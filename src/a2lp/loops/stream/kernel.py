@@ -31,11 +31,7 @@ def _add(near, sims, place, sim, count):
 
 @compiled()
 def propagate_stream(similarity, fixed, fixed_weights, labels, gamma, rounds, arrival, final, work):
-    """Let the points of one task arrive in order; fill their scores at arrival, and those on the last graph.
-
-    similarity (n, n): of an earlier and a later point, above the diagonal; fixed (n, f): fixed nodes that each point is
-    linked to, with their weights; labels (a, c) of the fixed nodes; arrival and final (n, c).
-    """
+    """Let the points of one task arrive in order; fill their scores (n, c) at arrival, and those on the last graph."""
     near, sims, counts, list_near, list_sims, start, scores, new, degrees = work
     n, k = near.shape
     f, c = fixed.shape[1], labels.shape[1]
