@@ -72,11 +72,16 @@ class Points(NamedTuple):
         return xp.concat([self.codes, none], axis=1)
 
     @property
+    def class_sums(self) -> tuple[Array, Array]:
+        """The sum (b, c, d) and the number (b, c, 1) of the support vectors of each class."""
+        xp, labels = namespace(self.vectors), self.labels
+        return xp.matrix_transpose(labels) @ self.support, xp.sum(labels, axis=1)[:, :, None]
+
+    @property
     def class_means(self) -> Array:
         """Mean support vector of each class (b, c, d)."""
-        xp = namespace(self.vectors)
-        labels = self.labels
-        return (xp.matrix_transpose(labels) @ self.support) / xp.sum(labels, axis=1)[:, :, None]
+        sums, counts = self.class_sums
+        return sums / counts
 
     def codes_at(self, rows: Array) -> Array:
         """Classes of the support vectors in these rows (b, q)."""

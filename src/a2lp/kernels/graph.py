@@ -149,6 +149,17 @@ def _drop_ties(i, sim, power, threshold, slack, order, n, m, k, W, degree, share
 
 
 @fast_part
+def identity_minus(W, alpha, scale, n):
+    """The first n rows of W become those of I - alpha D^-1/2 W D^-1/2, where ``scale`` is D^-1/2."""
+    one = W.dtype.type(1)
+    for i in range(n):
+        f = -alpha * scale[i]
+        for j in range(W.shape[1]):
+            W[i, j] *= f * scale[j]
+        W[i, i] = one
+
+
+@fast_part
 def normalised_system(
     sim, bits, power, kth, kth_bits, slack, order, n, m, k, alpha, U, share, threshold, degree, scale, count
 ):
@@ -164,8 +175,4 @@ def normalised_system(
     for i in range(n):
         degree[i] += U.dtype.type(DEGREE_OFFSET)
         scale[i] = one / math.sqrt(degree[i])
-    for i in range(n):
-        f = -alpha * scale[i]
-        for j in range(np_):
-            U[i, j] *= f * scale[j]
-        U[i, i] = one
+    identity_minus(U, alpha, scale, n)

@@ -130,8 +130,7 @@ class Method(ABC):
             )
         if self.uses_names == "no" and batch.prototypes is not None:
             shots = to_numpy(batch.codes)[:, :, None] == np.arange(batch.n_classes)
-            task, code = np.argwhere(~shots.any(axis=1)).tolist()[0] if not shots.any(axis=1).all() else (0, None)
-            if code is not None:
+            for task, code in np.argwhere(~shots.any(axis=1)).tolist():
                 raise InputError(
                     f"task {task} has no support vector of class {shown(batch.classes[task, code])}; {name} does not "
                     "use names and needs one of every class. Label some, or choose a method that uses names, such as "

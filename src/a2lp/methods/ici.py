@@ -16,14 +16,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from a2lp.checks import number, whole
 from a2lp.engines.contract import Callback, Loop
 from a2lp.loops import ici
 from a2lp.methods.base import LoopMethod, Outcome, Points, scored
 
 
 @dataclass(frozen=True, kw_only=True)
-class ICI(LoopMethod):
+class ICI(ici.Settings, LoopMethod):
     """Logistic regression with credible pseudo-labels; scores are its log-probabilities over tau.
 
     Parameters
@@ -40,10 +39,6 @@ class ICI(LoopMethod):
 
     loop: ClassVar[Loop] = ici.LOOP
 
-    C: float = number(10.0, "positive", "The paper uses 10.")
-    n_components: int = whole(5, 1, "The paper uses 5.")
-    per_round: int = whole(5, 1, "The paper uses 5.")
-
     def _solve(self, points: Points, callback: Callback | None = None) -> Outcome:
-        ran = self._run(points, ici.Settings(float(self.C), self.n_components, self.per_round), callback)
+        ran = self._run(points, self, callback)
         return scored(ran.result[:, : points.n_query, :] / self.tau, ran=ran)

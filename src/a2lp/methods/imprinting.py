@@ -11,16 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from a2lp.checks import choice, whole
-from a2lp.engines.contract import AdamSettings, Callback, Loop
+from a2lp.engines.contract import Callback, Loop
 from a2lp.loops import imprint
-from a2lp.losses import NUMERICS
 from a2lp.methods._maths import squared_distances
 from a2lp.methods.base import LoopMethod, Outcome, Points, scored
 
 
 @dataclass(frozen=True, kw_only=True)
-class Imprinting(AdamSettings, LoopMethod):
+class Imprinting(imprint.Settings, LoopMethod):
     """Class means, fine-tuned; scores are -|x - w|^2 / 2.
 
     Parameters
@@ -33,12 +31,8 @@ class Imprinting(AdamSettings, LoopMethod):
 
     loop: ClassVar[Loop] = imprint.LOOP
 
-    steps: int = whole(1000, 0, "0 leaves the class means as they are.")
-    numerics: str = choice("official", NUMERICS)
-
     def _solve(self, points: Points, callback: Callback | None = None) -> Outcome:
-        settings = imprint.Settings(self.tau, self.numerics, self.steps, self.adam)
-        ran = self._run(points, settings, callback)
+        ran = self._run(points, self, callback)
         weights, losses = ran.result
         scores = -0.5 * squared_distances(points.query, weights)
         return scored(scores, steps=self.steps, ran=ran, losses=losses if self.steps else None, anchors=weights)

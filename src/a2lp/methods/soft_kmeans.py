@@ -34,12 +34,9 @@ class SoftKMeans(Method):
     scale: float = number(10.0, "positive", "10 suits unit vectors.")
 
     def _solve(self, points: Points) -> Outcome:
-        support, rest = points.support, points.rest
-        xp = namespace(support)
-        labels = points.labels  # (b, s, c)
-        support_sums = xp.matrix_transpose(labels) @ support  # (b, c, d)
-        support_counts = xp.sum(labels, axis=1)[:, :, None]  # (b, c, 1)
-        means = points.class_means
+        rest, (support_sums, support_counts) = points.rest, points.class_sums
+        xp = namespace(rest)
+        means = support_sums / support_counts
         for _ in range(self.steps):
             shares = softmax(-self.scale * squared_distances(rest, means))  # (b, r, c)
             counts = support_counts + xp.sum(shares, axis=1)[:, :, None]

@@ -37,20 +37,16 @@ class TopK(Method):
     scale: float = number(7.0, "positive", "The authors use 7.")
 
     def _solve(self, points: Points) -> Outcome:
-        support, rest, r = points.support, points.rest, points.rest.shape[1]
-        xp = namespace(support)
-        unit = l2(rest)
-        labels = points.labels  # (b, s, c)
-        support_sums = xp.matrix_transpose(labels) @ support  # (b, c, d)
-        support_counts = xp.sum(labels, axis=1)[:, :, None]  # (b, c, 1)
-        means = points.class_means
+        rest, (support_sums, support_counts) = points.rest, points.class_sums
+        xp, r = namespace(rest), rest.shape[1]
+        unit, means = l2(rest), support_sums / support_counts
         cosines = unit @ xp.matrix_transpose(l2(means))  # (b, r, c)
         each = max(1, round(self.share * r - 0.5 + 1e-6))  # rounded down: 35/75 of 75 is 35
         rounds = r // each
         for i in range(rounds):
             best = xp.max(cosines, axis=-1)  # (b, r)
-            sure = xp.astype(best >= kth_largest(best, each * (i + 1)), support.dtype)
-            joined = one_hot(xp.argmax(cosines, axis=-1), points.n_classes, support.dtype) * sure[:, :, None]
+            sure = xp.astype(best >= kth_largest(best, each * (i + 1)), rest.dtype)
+            joined = one_hot(xp.argmax(cosines, axis=-1), points.n_classes, rest.dtype) * sure[:, :, None]
             counts = support_counts + xp.sum(joined, axis=1)[:, :, None]
             means = (support_sums + xp.matrix_transpose(joined) @ rest) / counts
             cosines = unit @ xp.matrix_transpose(l2(means))

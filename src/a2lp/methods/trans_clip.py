@@ -75,7 +75,7 @@ class TransCLIP(Method):
     def _first_means(self, points: Points, shares: Array) -> Array:
         xp = namespace(shares)
         if points.codes.shape[1]:
-            return l2(xp.matrix_transpose(points.labels) @ points.support)
+            return l2(points.class_sums[0])
         if self.start == "text":
             return points.prototypes
         weights = xp.matrix_transpose(shares)  # (b, c, n)

@@ -16,7 +16,7 @@ import numpy as np
 from a2lp.graph import DEGREE_OFFSET
 from a2lp.kernels.compiler import compiled, fast_part
 from a2lp.kernels.elementary import adam, dot, exp
-from a2lp.kernels.graph import kth_largest
+from a2lp.kernels.graph import identity_minus, kth_largest
 from a2lp.kernels.information import SUPPORT, TAU, probabilities, query_gradient, support_gradient
 from a2lp.kernels.linear import backward, forward, matmul, multiply
 from a2lp.kernels.simd import ALIGN, ROWS, VECTOR_BYTES, allocate, as_integers, round_up
@@ -227,11 +227,7 @@ def adapt(c, k, alpha, same, slack, floats, rates, work):
         for i in range(n):
             degree[i] = _weigh(near[i], turned[i], edges[i], mutual[i], system[i]) + kind(DEGREE_OFFSET)
             scale[i] = one / math.sqrt(degree[i])
-        for i in range(n):
-            f = -alpha * scale[i]
-            for j in range(np_):
-                system[i, j] *= f * scale[j]
-            system[i, i] = one
+        identity_minus(system, alpha, scale, n)
         for i in range(n, nr):
             for j in range(np_):
                 system[i, j] = zero

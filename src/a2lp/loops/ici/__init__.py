@@ -5,11 +5,12 @@ Arrays of other libraries are converted, and the result is converted back.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
 from a2lp.arrays import Array, NDArray, like, log_softmax, namespace, one_hot, to_numpy
+from a2lp.checks import number, whole
 from a2lp.cores import map_on_cores
 from a2lp.engines.contract import Engine, Loop, Points
 
@@ -17,12 +18,13 @@ _TOLERANCE, _FINAL_TOLERANCE = 1e-3, 1e-9  # of the gradient's length, which is 
 _NO_DIRECTION = 1e-10  # share of the variance up to which a principal component is only rounding
 
 
-class Settings(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Settings:
     """``methods.ici.ICI`` documents them."""
 
-    C: float
-    n_components: int
-    per_round: int
+    C: float = number(10.0, "positive", "The paper uses 10.")
+    n_components: int = whole(5, 1, "The paper uses 5.")
+    per_round: int = whole(5, 1, "The paper uses 5.")
 
 
 def _compiled(points: Points, settings: Settings) -> Array:
@@ -56,7 +58,7 @@ def _rounds(gram: NDArray, axes: NDArray, codes: NDArray, n_classes: int, settin
     def fit(tolerance: float) -> None:
         inner = gram[np.ix_(training, training)]
         work = np.empty((logistic.FIT_ARRAYS, *coefficients.shape))
-        logistic.fit(inner, labels[training], settings.C, coefficients, tolerance, work)
+        logistic.fit(inner, labels[training], float(settings.C), coefficients, tolerance, work)
 
     def logits() -> NDArray:
         return np.asarray(gram[s:, training] @ coefficients[:, :-1].T + coefficients[:, -1])

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from a2lp.kernels.compiler import compiled, fast_part
+from a2lp.kernels.elementary import dot
 from a2lp.kernels.logistic import LEAST_STEP, MOST_STEPS, ROUNDING, SLOPE, combine
 
 _GRID, _SMALLEST = 100, 1e-3  # penalties on the path, from the largest down to this share of it
@@ -76,10 +77,7 @@ def _newton_step(UT, R, squares, penalty, weight, bent, H, gradient, x, step):
                     H[a * c + q, b * c + p] = total if p == q else 0.0
     for k in range(r * c):
         for m in range(k + 1):
-            total, left, right = 0.0, bent[k], bent[m]
-            for j in range(n):
-                total += left[j] * right[j]
-            H[k, m] -= total
+            H[k, m] -= dot(bent[k], bent[m])
         H[k, k] += _EXACT * penalty
     _solve(H, gradient, x, step)
     slope = 0.0

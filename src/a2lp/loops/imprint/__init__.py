@@ -5,24 +5,25 @@ The weights start as class means; the loss is the mean cross-entropy of tau time
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from a2lp.arrays import Array, device, namespace
+from a2lp.checks import choice, whole
 from a2lp.cores import map_tasks
-from a2lp.engines.contract import Callback, Loop, Points, Step, batched, fused_cpu
+from a2lp.engines.contract import AdamSettings, Callback, Loop, Points, Step, batched, fused_cpu
 from a2lp.losses import BY_NUMERICS, NUMERICS
-from a2lp.optimizers import Adam
 
 
-class Settings(NamedTuple):
-    """``tau`` and ``numerics`` are the loss's; see ``losses``."""
+@dataclass(frozen=True, kw_only=True)
+class Settings(AdamSettings):
+    """``methods.imprinting.Imprinting`` documents them."""
 
-    tau: float
-    numerics: str
-    steps: int
-    adam: Adam
+    steps: int = whole(1000, 0, "0 leaves the class means as they are.")
+    numerics: str = choice("official", NUMERICS)
+    tau: float = 15.0
 
 
 def _batched(points: Points, settings: Settings, callback: Callback | None = None) -> tuple[Array, Array]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from a2lp.kernels.compiler import compiled, fast_part
-from a2lp.kernels.elementary import adam
+from a2lp.kernels.elementary import adam, dot
 from a2lp.kernels.information import SUPPORT, TAU, probabilities, query_gradient, support_gradient
 from a2lp.kernels.linear import matmul
 from a2lp.kernels.simd import ROWS, VECTOR_BYTES, allocate, round_up
@@ -40,9 +40,7 @@ def _logits(W, L, c, tau):
     """Turn the inner products in L into tau (x . w - |w|^2 / 2); |x|^2 is the same for all classes."""
     half = W.dtype.type(0.5)
     for q in range(c):
-        length = W.dtype.type(0)
-        for j in range(W.shape[1]):
-            length += W[q, j] * W[q, j]
+        length = dot(W[q], W[q])
         for i in range(L.shape[1]):
             L[q, i] = tau * (L[q, i] - half * length)
 

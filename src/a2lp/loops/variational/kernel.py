@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from a2lp.kernels.compiler import compiled, fast_part, part
-from a2lp.kernels.elementary import digamma, exp
+from a2lp.kernels.elementary import digamma, dot, exp
 from a2lp.kernels.linear import factor, forward, matmul, multiply, multiply_transposed
 from a2lp.kernels.simd import ALIGN, ROWS, VECTOR_BYTES, allocate, dot_block, round_up
 
@@ -161,10 +161,7 @@ def _round(bayes, work, s, c, uniform, floats):
         top[i] = -np.inf
         total[i] = 0
     for q in range(c):
-        extra = zero
-        for i in range(np_):
-            extra -= weights[q, i] * cross[q, i]
-        extra *= temperature
+        extra = -temperature * dot(weights[q], cross[q])
         if bayes:
             extra -= gram.dtype.type(c - 1) / (two * (prior + _count(shares[q], none)))
             if not uniform:
