@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import re
 from collections import defaultdict
-from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,7 +43,7 @@ GOAL = 0.95
 SCREEN = 35  # cells on a screen of 1440 x 900
 PINNED = 9
 RECENT = 30  # classes that the palette remembers
-FRESH = 5  # labels of the queue between two answers
+FRESH = 10  # labels of the queue between two answers
 Array = np.ndarray[Any, Any]
 
 
@@ -56,7 +55,7 @@ class Habits(NamedTuple):
     doubtful: bool  # the filter Doubtful (below 80 %), or Unlabelled
 
 
-CHOICES = [Habits(*one) for one in product((60, 200), (1, 3), (False, True))]
+CHOICES = [Habits(60, 1, False), Habits(200, 1, False), Habits(200, 3, False), Habits(200, 1, True)]
 
 
 def fit(name: str, query: str) -> int:

@@ -158,6 +158,7 @@ class Service:
 
         map_ready = (self.project.cache / "map.npy").exists()
         about = {"phase": "ready", "source": self.source, "images": self.images, "map": map_ready}
+        about["files"] = self.spec.paths is not None
         return about | {"skipped": len(self.skipped)} | state(self.board)
 
     def join(self, page: Page) -> None:

@@ -206,7 +206,7 @@ grid.addEventListener("seen", (event) => {
   api.viewing(rows.slice(0, 300));
 });
 store.addEventListener("state", () => {
-  byId("export-folders").hidden = !store.state.images;
+  byId("export-folders").hidden = !store.state.files;
 });
 store.addEventListener("rows", () => {
   grid.look();

@@ -24,6 +24,7 @@ export class PointMap {
   #frame = 0;
   #stale = { rows: true, look: true, dots: true, over: true };
   #moving = 0;
+  #marked = "";
   #drawing = false; // in pieces: the picture that is begun is not all there yet
   /** @type {{ x: number, y: number }[]} */ #loop = [];
   /** @type {import("./overlay.js").Name[]} */ #names = [];
@@ -47,7 +48,7 @@ export class PointMap {
     for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"])
       matchMedia(query).addEventListener("change", () => this.#again({ look: true }));
     store.addEventListener("rows", () => this.#again({ rows: true }));
-    store.addEventListener("state", () => this.#again({ rows: true, look: true }));
+    store.addEventListener("state", () => this.#stated());
     view.addEventListener("facet", () => this.#again({ look: true }));
     view.addEventListener("selection", () => this.#again({ rows: true }));
     view.addEventListener("order", () => this.#again({ rows: true }));
@@ -118,6 +119,14 @@ export class PointMap {
     this.#stale.dots = this.#stale.over = true;
     this.#paint();
     if (this.#drawing) this.#drawing = !this.#points?.more(true); // an empty canvas would flash
+  }
+
+  /** Classes may have other names or marks now; most states bring neither, and the picture stays. */
+  #stated() {
+    const marks = this.store.sorted.map(({ id, name }) => `${id} ${this.store.slot(id)} ${name}`).join();
+    if (marks === this.#marked) return;
+    this.#marked = marks;
+    this.#again({ rows: true, look: true });
   }
 
   /** @param {{ rows?: boolean, look?: boolean, dots?: boolean }} what is new beside the overlay; drawn a frame after the grid, which must not wait for it */

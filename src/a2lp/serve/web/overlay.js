@@ -3,6 +3,7 @@
 const NAMES = 24;
 const BINS = 20;
 const LONGEST = 22;
+const SAMPLE = 20_000; // points that the places of names are found from
 
 /** @typedef {{ text: string, x: number, y: number }} Name in units of the plane */
 
@@ -17,7 +18,7 @@ export function namesOn(store, plane, only) {
   const named = store.sorted.filter((one) => store.slot(one.id) >= 0 || one.id === only);
   const ids = named.sort((a, b) => store.slot(a.id) - store.slot(b.id)).slice(0, NAMES);
   const bins = new Map(ids.map((one) => [one.id, new Uint32Array(3 * BINS * BINS)]));
-  const step = Math.max(1, Math.floor(store.n / 100_000));
+  const step = Math.max(1, Math.floor(store.n / SAMPLE));
   for (let row = 0; row < store.n; row += step) {
     const sums = bins.get(store.cls[row]);
     if (!sums) continue;

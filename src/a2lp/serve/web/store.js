@@ -25,6 +25,7 @@ const EMPTY = {
   unseen_mass: null,
   settling: false,
   counts: {},
+  files: false,
   map: false,
   can_undo: false,
   can_redo: false,

@@ -33,6 +33,8 @@ export interface State {
   unseen_mass: number | null;
   settling: boolean;
   counts: Record<string, number>;
+  /** whether the points are image files */
+  files: boolean;
   /** whether the map is computed */
   map: boolean;
   can_undo: boolean;
