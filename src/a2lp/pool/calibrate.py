@@ -31,6 +31,7 @@ from a2lp.pool.neighbours import NdArray
 _PROPAGATION = 0.3  # its share in the evidence: auto is overconfident with few labels, propagation underconfident
 _PRIOR = np.array([0.0, 0.9, 1.2])  # of a, b and d
 _PRIOR_SD = np.array([0.3, 0.3, 0.2])
+_PRIOR_SD_WITH_NAMES = np.array([1.0, 0.3, 0.2])  # confidences from names may be far off
 _COUNTS = 0.5  # of a label, for one that was held out
 _CERTAIN = 1e-3  # probabilities closer to 0 or 1 are not told apart
 _NEED_GROWS = 0.15  # for each label per class after the first
@@ -66,7 +67,7 @@ def need_power(labels_per_class: float) -> float:
     return float(np.clip(_NEED_GROWS * (labels_per_class - 1), 0, 1))
 
 
-def calibrate(x: NdArray, v: NdArray, right: NdArray) -> Calibration:
+def calibrate(x: NdArray, v: NdArray, right: NdArray, *, named: bool = False) -> Calibration:
     """Learn from held-out labels.
 
     Parameters
@@ -74,10 +75,13 @@ def calibrate(x: NdArray, v: NdArray, right: NdArray) -> Calibration:
     x, v : array (m,)
     right : array (m,)
         Whether each prediction was right.
+    named : bool
+        Whether names of classes took part in the predictions.
     """
     data = np.stack([np.ones_like(x), x, -v], axis=1)  # (m, 3)
-    precision = np.diag(_PRIOR_SD**-2.0)
-    mean, covariance = _PRIOR, np.diag(_PRIOR_SD**2.0)
+    prior_sd = _PRIOR_SD_WITH_NAMES if named else _PRIOR_SD
+    precision = np.diag(prior_sd**-2.0)
+    mean, covariance = _PRIOR, np.diag(prior_sd**2.0)
     for _ in range(25):  # Newton's method: the prior keeps the problem well conditioned
         p = expit(data @ mean)
         curvature = precision + _COUNTS * (data * (p * (1 - p))[:, None]).T @ data

@@ -15,6 +15,7 @@ from torch import nn
 from a2lp.checks import shown
 from a2lp.errors import InputError, UnknownNameError
 from a2lp.images.backbones.checkpoints import fill, load_weights, save_weights
+from a2lp.images.backbones.clip import from_open_clip
 from a2lp.images.backbones.network import Network, Triple
 from a2lp.images.backbones.pretrained import efficientnet_lite0, from_timm
 from a2lp.images.backbones.resnet import WideResNet, resnet12, resnet12_512
@@ -23,7 +24,7 @@ from a2lp.images.view import View
 
 __all__ = ["Backbone", "Network", "create", "load_weights", "names", "network", "save_weights"]
 
-TIMM = "timm:"
+TIMM, OPEN_CLIP = "timm:", "open_clip:"
 
 _TABLE: dict[str, tuple[Callable[..., Network], str]] = {
     "resnet12": (resnet12, "ResNet-12, 640 features, as few-shot papers use it; train it, or give weights"),
@@ -66,7 +67,10 @@ class Backbone:
 def names() -> dict[str, str]:
     """The names of all backbones, each with one line about it."""
     lines = {name: line for name, (_, line) in _TABLE.items()}
-    return lines | {f"{TIMM}<name>": "any model of the package timm, with timm's weights or your own"}
+    return lines | {
+        f"{TIMM}<name>": "any model of the package timm, with timm's weights or your own",
+        f"{OPEN_CLIP}<name>": "a vision-language model of the package open_clip; give weights",
+    }
 
 
 def create(
@@ -155,6 +159,11 @@ def _maker(name: str) -> Callable[..., Network]:
         if not model or model == "<name>":
             raise InputError(f"backbone {name!r} needs the name of a timm model, such as 'timm:resnet18'.")
         return partial(from_timm, model)
+    if name.startswith(OPEN_CLIP):
+        model = name.removeprefix(OPEN_CLIP)
+        if not model or model == "<name>":
+            raise InputError(f"backbone {name!r} needs the name of an open_clip model, such as 'open_clip:ViT-B-32'.")
+        return partial(from_open_clip, model)
     if name not in _TABLE:
         raise UnknownNameError("backbone", name, names())
     return _TABLE[name][0]
