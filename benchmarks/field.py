@@ -83,7 +83,8 @@ COMPARED += [
     Row("bavardage", {}, "bavardage_unb", "bavardage"),
     Row("bavardage", {"marginal": "uniform"}, "bavardage", None),
 ]
-FURTHER = [Row("lp", {"preprocess": "whiten"}), Row("a2lp_em", {"preprocess": "whiten"})]
+FURTHER = [Row("prototypical", {"preprocess": "bpa"}), Row("pt_map", {"preprocess": "bpa"})]
+FURTHER += [Row("lp", {"preprocess": "whiten"}), Row("a2lp_em", {"preprocess": "whiten"})]
 FURTHER += [Row("a2lp_em", {"marginal": "uniform"}), Row("a2lp_em", {"preprocess": "whiten", "marginal": "uniform"})]
 
 

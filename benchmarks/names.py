@@ -31,6 +31,8 @@ KINDS = {
 NO_SHOTS = ("all", "k8", "k4", "k2", "skew")
 GAMMAS = (0.002, 0.01, 0.02, 0.2)  # of TransCLIP with shots, chosen on further labelled images
 
+POOL = "pool"  # the default of a2lp.label and a2lp classify, which is no method of tasks
+
 # row of the tables: method, parameters, the file of the public code's labels
 ROWS: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "zero_shot": ("zero_shot", {}, "zeroshot"),
@@ -45,6 +47,9 @@ ROWS: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "a2lp_em": ("a2lp_em", {}, None),
     "a2lp_em, names alone": ("a2lp_em", {}, None),
     "a2lp_em, shots alone": ("a2lp_em", {}, None),
+    "a2lp classify": (POOL, {}, None),
+    "a2lp classify, names alone": (POOL, {}, None),
+    "a2lp classify, labels alone": (POOL, {}, None),
 }
 
 
@@ -75,6 +80,8 @@ def has_shots(run: str) -> bool:
 def labels_of(row: str, pools: Pools, run: str) -> Any:
     """The labels of one row of the tables for one pool."""
     name, params, _ = ROWS[row]
+    if name == POOL:
+        return pool_labels(row, pools, run)
     if name == "em_dirichlet" and has_shots(run):  # as its authors do, although nobody would know
         params = params | {"k_eff": len(np.unique(pools.truth(run)))}
     task = pools.task(run, named=not row.endswith("shots alone"), labelled=not row.endswith("names alone"))
@@ -84,6 +91,17 @@ def labels_of(row: str, pools: Pools, run: str) -> Any:
     nearest = (pools.vectors[extra] @ pools.vectors[pools.rows[run]].T).argmax(axis=1)
     tried = [a2lp.create(name, gamma=gamma, **params).predict(task).labels[0] for gamma in GAMMAS]
     return max(tried, key=lambda found: float((found[nearest] == pools.labels[extra]).mean()))  # the first of the best
+
+
+def pool_labels(row: str, pools: Pools, run: str) -> Any:
+    """The labels that a pool of the queries and the shots gives the queries."""
+    support = pools.rows[f"{run}_support"] if has_shots(run) else np.zeros(0, np.int64)
+    rows = np.concatenate([support, pools.rows[run]])
+    labels = np.where(np.arange(len(rows)) < len(support), pools.labels[rows], -1)
+    if row.endswith("names alone"):
+        labels[:] = -1
+    names = {} if row.endswith("labels alone") else {"prototypes": pools.text, "classes": np.arange(len(pools.text))}
+    return a2lp.Pool(pools.vectors[rows], labels, **names).answer.labels[len(support) :]
 
 
 def measure(folder: Path, row: str, encoder: str) -> dict[str, Any]:

@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from a2lp.arrays import Array, distinct_rows, is_numpy, largest_safe, like, namespace
+from a2lp.arrays import Array, device, distinct_rows, is_numpy, largest_safe, like, namespace
 from a2lp.errors import InputError, ShapeError, UnknownNameError
 
-NAMES = ("l2", "plc", "cl2n", "whiten", "none")
+NAMES = ("l2", "plc", "cl2n", "whiten", "bpa", "none")
 USES_BASE = ("cl2n", "whiten")  # these need statistics of the base classes
 
 POWERS = ("clamp", "sign", "none")
 
+_BPA_WIDTH, _BPA_ROUNDS = 0.1, 10  # as in the authors' code
 _ROOT_OFFSET = 1e-6  # inside the root, as in the authors' code: a zero entry becomes 1e-3
 
 
@@ -22,7 +23,7 @@ def preprocess(name: str, points: Array, base: Any = None, *, overwrite: bool = 
 
     Parameters
     ----------
-    name : {"l2", "plc", "cl2n", "whiten", "none"}
+    name : {"l2", "plc", "cl2n", "whiten", "bpa", "none"}
     points : array (b, n, d)
     base : BaseStatistics, optional
         Statistics of the base classes; ``cl2n`` and ``whiten`` need them, the others ignore them.
@@ -39,6 +40,8 @@ def preprocess(name: str, points: Array, base: Any = None, *, overwrite: bool = 
             return whiten(points, mean, like(base.whitening, points, points.dtype))
         centred = np.subtract(points, mean, out=points) if overwrite and is_numpy(namespace(points)) else points - mean
         return l2(centred, overwrite=True)
+    if name == "bpa":
+        return bpa(points)
     if name == "none":
         return points
     raise UnknownNameError("preprocess", name, NAMES)
@@ -46,6 +49,11 @@ def preprocess(name: str, points: Array, base: Any = None, *, overwrite: bool = 
 
 def preprocess_names(name: str, prototypes: Array, points: Array, base: Any = None) -> Array:
     """Vectors of class names (b, c, d) through the map of the points (b, n, d), which they do not change."""
+    if name == "bpa":
+        raise InputError(
+            "preprocess='bpa' describes each point by its affinities to the others, and names are no points. Choose "
+            "'l2' or another preprocessing that maps names, too."
+        )
     if name == "plc":
         return plc(prototypes, namespace(points).mean(power_l2(points), axis=-2, keepdims=True))
     return preprocess(name, prototypes, base)
@@ -100,6 +108,32 @@ def plc(points: Array, centre: Array | None = None) -> Array:
     # equal points have no direction after centring, only rounding
     noise = xp.max(xp.abs(centred), axis=-1, keepdims=True) <= 32 * xp.finfo(points.dtype).eps
     return l2(xp.where(noise, xp.zeros_like(centred), centred))
+
+
+def bpa(points: Array) -> Array:
+    """Balanced pairwise affinities: each point as its affinities to all points of its task (b, n, n), of unit length.
+
+    Shalam and Korman, "The balanced-pairwise-affinities feature transform", ICML 2024. The affinities are a transport
+    plan of the points onto themselves: exp((cosine - 1) / 0.1) without the diagonal, scaled in 10 rounds so that rows
+    and columns sum to one, then divided by the largest; a point's own entry is 1. As in the authors' pipeline with
+    PT-MAP, cosines are those after ``plc``. Rows of the plan lean to classes of equal size.
+
+    Two things differ from the authors' code: there, several tasks at a time stop as soon as scales change little on
+    average, so that one task's answer depends on the others, and labelled pairs may be set to 0 and 1. Here all rounds
+    are made, and no labels are used, as in their code for a single task.
+    """
+    xp, n = namespace(points), points.shape[-2]
+    unit = plc(points)
+    own = xp.eye(n, dtype=points.dtype, device=device(points))
+    kernel = xp.exp((unit @ xp.matrix_transpose(unit) - 1.0) / _BPA_WIDTH) * (1.0 - own)
+    columns = xp.ones_like(kernel[..., :1])  # (b, n, 1)
+    rows = columns
+    for _ in range(_BPA_ROUNDS if n > 1 else 0):
+        rows = 1.0 / (kernel @ columns)
+        columns = 1.0 / (xp.matrix_transpose(kernel) @ rows)
+    plan = rows * kernel * xp.matrix_transpose(columns)
+    largest = xp.max(plan, axis=(-2, -1), keepdims=True)
+    return l2(plan / xp.where(largest > 0, largest, xp.ones_like(largest)) + own)
 
 
 def power_l2(points: Array) -> Array:

@@ -177,9 +177,15 @@ def test_unknown_names_and_options() -> None:
     with pytest.raises(InputError, match="'timm:' needs the name of a timm model"):
         backbones.create("timm:")
     assert all(len(line) > 20 for line in backbones.names().values())
-    assert {"resnet12", "resnet12_512", "wrn28_10", "efficientnet_lite0", "onnx:<file>", "timm:<name>"} == set(
-        backbones.names()
-    )
+    assert {
+        "resnet12",
+        "resnet12_512",
+        "wrn28_10",
+        "efficientnet_lite0",
+        "onnx:<file>",
+        "timm:<name>",
+        "open_clip:<name>",
+    } == set(backbones.names())
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ CASES: dict[str, Case] = {
     "top_k": Case("top_k"),
     "tpn": Case("tpn"),
     "pt_map": Case("pt_map", {"power": "sign"}),
+    "bms": Case("bms", {"power": "sign", "steps": 5}, atol=1e-7),
     "ilpc": Case("ilpc", {"steps": 20}),
     "tim_gd": Case("tim_gd", {"steps": 10, "lr": 1e-2}, atol=1e-7),
     "tim_adm": Case("tim_adm", {"steps": 20}, atol=1e-6),  # rounds amplify rounding
@@ -53,6 +54,8 @@ CASES: dict[str, Case] = {
     "alpha_am": Case("alpha_am", {"steps": 5, "lr": 1e-2}, atol=1e-7),
     "paddle": Case("paddle"),
     "bavardage": Case("bavardage", atol=1e-6),  # polynomials of a matrix, in another order of sums
+    "oslo": Case("oslo"),
+    "prototypical-bpa": Case("prototypical", {"preprocess": "bpa"}, atol=1e-8),
     "a2lp_em-names": Case("a2lp_em", named=True, atol=1e-8),
     "zero_shot": Case("zero_shot", transductive=False, named=True),
     # likelihoods are divided by variances, which a few random points leave next to nothing

@@ -1,4 +1,4 @@
-"""``a2lp classify``: label a handful, get the rest."""
+"""``a2lp classify``: label a handful, or name the classes, and get the rest."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from a2lp.pool.confidence import Estimate
 
 DOUBT = 0.8
+AUDIT = 50  # points that check names: within about 10 points of the accuracy
 _MOST_CLASSES = 20
 _MOST_SKIPPED = 20
 _UNSEEN = 0.03  # share of points of kinds without a label that is worth a line
@@ -40,12 +41,38 @@ IMAGES = "For images"  # the heading of these options in --help
 METHOD_HELP = "auto (adapts to the labels), or one alone: lp, em, smoothed_lr, a2lp, logistic, knn."
 WEIGHTS_HELP = "The backbone's weights, in torch: .safetensors, .pth.tar or .tar."
 VIEW_HELP = "What the backbone sees, in pixels; its own if not given."
-BACKBONE_HELP = "For images: efficientnet_lite0, onnx:FILE, or in torch resnet12, resnet12_512, wrn28_10, timm:NAME."
+BACKBONE_HELP = (
+    "For images: efficientnet_lite0, onnx:FILE, or in torch resnet12, resnet12_512, wrn28_10, timm:NAME, "
+    "open_clip:NAME."
+)
 NORMALISE_HELP = (
     "How pixels in 0..1 are normalised: imagenet, clip, half, none, or means/deviations of red, green and blue; the "
     "backbone's own if not given."
 )
 DEVICE_HELP = "cpu, cuda, cuda:1, ... auto is CUDA if available, and the CPU for efficientnet_lite0 and onnx:FILE."
+Names = Annotated[
+    Path | None,
+    typer.Option(
+        help="A text file with the names of the classes, one a line. With vectors of the names, labels are optional.",
+        metavar="FILE",
+    ),
+]
+Text = Annotated[
+    Path | None,
+    typer.Option(
+        help="Vectors of the names, one row each, from the text encoder that belongs to SOURCE's: .npz (text, "
+        "classes), .npy or .safetensors. By default those in SOURCE, or an open_clip backbone makes them.",
+        metavar="FILE",
+    ),
+]
+Prompt = Annotated[
+    list[str],
+    typer.Option(
+        help="With open_clip: a text with {} in the place of a name, such as 'an aerial photo of {}.'. May be "
+        "repeated; the vectors are averaged.",
+        metavar="TEXT",
+    ),
+]
 Backbone = Annotated[str, typer.Option(help=BACKBONE_HELP, metavar="NAME", rich_help_panel=IMAGES)]
 Weights = Annotated[Path | None, typer.Option(help=WEIGHTS_HELP, metavar="FILE", rich_help_panel=IMAGES)]
 View = Annotated[
@@ -70,7 +97,6 @@ Cache = Annotated[
 
 def classify(
     source: Source,
-    labels: Labels,
     out: Annotated[
         str,
         typer.Option(
@@ -79,6 +105,9 @@ def classify(
             metavar="FILE|DIR",
         ),
     ],
+    labels: Labels = [],  # noqa: B006  typer copies it
+    names: Names = None,
+    text: Text = None,
     method: Annotated[str, typer.Option(help=METHOD_HELP, metavar="NAME")] = "auto",
     abstain: Annotated[
         float | None,
@@ -111,9 +140,10 @@ def classify(
     device: Device = "auto",
     on_corrupt: OnCorrupt = "skip",
     cache: Cache = None,
+    prompt: Prompt = [],  # noqa: B006  typer copies it
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
 ) -> None:
-    """Label all images or vectors of SOURCE from the few labels in LABELS.
+    """Label all images or vectors of SOURCE from a few labels, from the names of the classes, or from both.
 
     OUT gets one row for each point: its key, label, confidence, second (the next best class), margin, reached, nearest
     (the closest labelled example), given (whether the label is yours), how (how you chose it) and novelty (high where
@@ -123,13 +153,15 @@ def classify(
     from a2lp.labelling import Embedding, classify_files
     from a2lp.labelling.hints import suggest_command
 
-    how = Embedding(backbone, weights, view, device, on_corrupt, cache, normalise=normalise)
+    how = Embedding(backbone, weights, view, device, on_corrupt, cache, normalise=normalise, prompts=tuple(prompt))
     with explaining_interruptions(), progress_of_steps() as progress:
         task, result = classify_files(
             source,
             labels,
             out,
             how,
+            names=names,
+            text=text,
             force=force,
             link=link,
             report=report,
@@ -144,9 +176,15 @@ def classify(
     _print_summary(task, result, source, out, target)
     if report is not None:
         typer.echo(f"Report: {report}")
-    if not result.table["given"].all():
+    given = result.table["given"]
+    if not given.any():
+        typer.echo(
+            f"Next, check some: these are drawn at random, and say how good the labels are{paths_again(source)}:"
+        )
+        typer.echo(f"    {suggest_command(source, labels, how, names, text, '-n', str(AUDIT), '--audits', '1')}")
+    elif not given.all():
         typer.echo(f"Next, choose points to label{paths_again(source)}:")
-        typer.echo(f"    {suggest_command(source, labels, how)}")
+        typer.echo(f"    {suggest_command(source, labels, how, names, text)}")
 
 
 def paths_again(source: str) -> str:
@@ -192,10 +230,16 @@ def _print_summary(task: Task, result: Labelled, source: str, out: str, target: 
     worth = result.assessment
     if none.any():
         console.print(_kept(result, new, target))
-    console.print(
-        f"Expected accuracy on {'all ' * bool(none.any())}the {counted(n - given.sum(), 'point')} without your label, "
-        f"estimated from your labels: {_interval(worth.of(~given))}."
-    )
+    if given.any():
+        console.print(
+            f"Expected accuracy on {'all ' * bool(none.any())}the {counted(n - given.sum(), 'point')} without your "
+            f"label, estimated from your labels: {_interval(worth.of(~given))}."
+        )
+    else:
+        console.print(
+            f"Nothing was checked: there is no label. By their own confidence, {100 * worth.accuracy:.0f} % of the "
+            "labels are right; names can be misleading without a sign of it. A random sample shows how good they are."
+        )
     if worth.unseen >= _UNSEEN:
         console.print(
             f"About {100 * worth.unseen:.0f} % of them may belong to kinds that you have not labelled, and are wrong "
@@ -224,7 +268,8 @@ def _kept(result: Labelled, new: Any, target: float | None) -> str:
     chosen = "" if target is None else f" for an accuracy of {100 * target:g} %"
     return (
         f"{counted(new.sum(), 'point')} got a label{chosen}, with a confidence of {least:.2f} or more; expected "
-        f"accuracy on these: {_interval(result.kept)}. {result.unlabelled.sum()} stay unlabelled."
+        f"accuracy on these: {_interval(result.kept) if result.checked else 'not checked'}. "
+        f"{result.unlabelled.sum()} stay unlabelled."
     )
 
 

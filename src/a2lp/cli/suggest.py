@@ -12,9 +12,12 @@ from a2lp.cli.classify import (
     Cache,
     Device,
     Labels,
+    Names,
     Normalise,
     OnCorrupt,
+    Prompt,
     Source,
+    Text,
     View,
     Weights,
     explaining_interruptions,
@@ -39,6 +42,8 @@ def suggest(
         ),
     ] = None,
     labels: Labels = [],  # noqa: B006  typer copies it
+    names: Names = None,
+    text: Text = None,
     out: Annotated[Path | None, typer.Option(help="A new table to fill in, a .csv.", metavar="FILE")] = None,
     sheet: Annotated[
         Path | None,
@@ -48,8 +53,8 @@ def suggest(
     audits: Annotated[
         float,
         typer.Option(
-            help="The share of them that is drawn at random, once there are labels. They make the estimate of the "
-            "accuracy reliable.",
+            help="The share of them that is drawn at random, once there are labels or names. They make the estimate of "
+            "the accuracy reliable.",
             metavar="SHARE",
         ),
     ] = 0.1,
@@ -61,6 +66,7 @@ def suggest(
     device: Device = "auto",
     on_corrupt: OnCorrupt = "skip",
     cache: Cache = None,
+    prompt: Prompt = [],  # noqa: B006  typer copies it
     seed: Annotated[int, typer.Option(help="Decides between points of equal value.")] = 0,
 ) -> None:
     """Choose the images or vectors of SOURCE to label next, with or without labels so far.
@@ -71,12 +77,14 @@ def suggest(
     from a2lp.labelling import Embedding, suggest_files
     from a2lp.labelling.hints import classify_command, sheet_table
 
-    how = Embedding(backbone, weights, view, device, on_corrupt, cache, normalise=normalise)
+    how = Embedding(backbone, weights, view, device, on_corrupt, cache, normalise=normalise, prompts=tuple(prompt))
     with explaining_interruptions(), progress_of_steps() as progress:
         task, found = suggest_files(
             source,
             labels,
             how,
+            names=names,
+            text=text,
             into=into,
             out=out,
             sheet=sheet,
@@ -91,13 +99,13 @@ def suggest(
     tables = [*labels, *(str(path) for path in (into, out) if path is not None)]
     if into is not None or out is not None:
         typer.echo(f"Next: fill in the column label of {into or out}, then{paths_again(source)}")
-        typer.echo(f"    {classify_command(source, tables, how)}")
+        typer.echo(f"    {classify_command(source, tables, how, names, text)}")
     if sheet is not None:
         saved = sheet_table(sheet)
         typer.echo(
             f"{'Or' if into or out else 'Next:'} open {sheet}, type the labels and save them here as {saved}, then"
         )
-        typer.echo(f"    {classify_command(source, [*tables, saved], how)}")
+        typer.echo(f"    {classify_command(source, [*tables, saved], how, names, text)}")
 
 
 def _print_suggestions(task: Task, found: Suggestion) -> None:
@@ -106,7 +114,7 @@ def _print_suggestions(task: Task, found: Suggestion) -> None:
     if count := found.how.count("audit"):
         typer.echo(f"{count} of them were drawn at random, to check the accuracy; the table marks them as audit.")
     if found.expected is None:
-        typer.echo("There is no forecast of their effect yet: without labels, the number of classes is unknown.")
+        typer.echo("There is no forecast of their effect yet: it is made from labels, and there are none.")
     else:
         points = f"{100 * found.expected:.1f} points"
         typer.echo(

@@ -79,7 +79,7 @@ class TransductiveClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: igno
                 "for each row of X, with -1, None, NaN or '' where it has none."
             )
         X = self._read(X, reset=True)
-        self.classes_, codes = encode_labels(y, X)
+        self.classes_, codes = self._encode(y, X)
         self.X_ = X
         self._labelled = codes >= 0
         found = self._solve(self._make_method(), X, codes)
@@ -128,6 +128,10 @@ class TransductiveClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: igno
             raise InputError(f"y labels none of the {len(missing)} points, so there is nothing to score. Label some.")
         weights = None if sample_weight is None else np.asarray(sample_weight)[~missing]
         return float(accuracy_score(truth[~missing], self.predict(X)[~missing], sample_weight=weights))
+
+    def _encode(self, y: Any, X: NdArray) -> tuple[NdArray, NdArray]:
+        """The sorted classes (c,), and each row's position in them (n,), -1 where it has no label."""
+        return encode_labels(y, X)
 
     @abstractmethod
     def _solve(self, method: Method, X: NdArray, codes: NdArray) -> Answer | None:
@@ -182,6 +186,11 @@ def row_keys(X: Any) -> list[bytes]:
 
 def preprocess_beside(name: str, new: NdArray, fitted: NdArray, base: Any = None) -> NdArray:
     """New points (m, d), preprocessed like the fitted ones (n, d): for plc, with their mean."""
+    if name == "bpa" and new is not fitted:
+        raise InputError(
+            f"preprocess='bpa' describes points by their affinities to the fitted ones, and {len(new)} of the points "
+            "were not fitted. Fit all points together, or choose another preprocessing, such as 'plc'."
+        )
     if name == "plc":
         return np.asarray(plc(new, centre=power_l2(fitted).mean(axis=0)))
     return np.asarray(preprocess(name, new, base))

@@ -130,7 +130,7 @@ class LabelPropagationClassifier(GraphClassifier):
         How far labels propagate, from 0 (nowhere) to below 1.
     tau : float
         Probabilities are softmax(tau * scores).
-    preprocess : {"l2", "plc", "cl2n", "whiten", "none"}
+    preprocess : {"l2", "plc", "cl2n", "whiten", "bpa", "none"}
         Preprocessing of the points; new points are centred like the fitted ones.
     base : BaseStatistics, optional
         Statistics of the base classes, for ``cl2n`` and ``whiten``.

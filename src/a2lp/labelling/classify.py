@@ -20,8 +20,10 @@ NDArray = np.ndarray[Any, Any]
 
 def label(
     embeddings: Any,
-    labels: Any,
+    labels: Any = None,
     *,
+    classes: Any = None,
+    prototypes: Any = None,
     how: Any = "",
     keys: Sequence[Any] | None = None,
     key: str = "key",
@@ -33,7 +35,7 @@ def label(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Labelled:
-    """Label all points from a few labelled ones.
+    """Label all points from a few labelled ones, from the names of the classes, or from both.
 
     Parameters
     ----------
@@ -44,7 +46,12 @@ def label(
     labels : array-like (n,), mapping, Series, str, Path or None
         -1, None, NaN or "" where a point has no label; or the labels of some points by key, in a mapping or a pandas
         Series; or a file or folder of labels, or several, as ``a2lp classify`` reads them. They replace the labels of a
-        ``Pool``; None keeps those.
+        ``Pool``; None keeps those. Optional where classes are named.
+    classes : sequence of str, str or Path, optional
+        The names of the classes, or a text file of them, one a line. A feature file may bring its own.
+    prototypes : array-like (c, d), str or Path, optional
+        One vector for each name, by the text encoder that belongs to the encoder of the points, or a file of them; for
+        images, a backbone with a text encoder makes them.
     how : str or array-like (n,)
         How the labelled points were chosen, as in ``Pool.label``; files of labels say so themselves.
     keys : sequence (n,), optional
@@ -85,7 +92,8 @@ def label(
     ['index', 'label', 'confidence', 'second', 'margin', 'reached', 'nearest', 'given', 'how', 'novelty']
     """
     check_options(method, abstain, reject, target)
-    given = read_inputs(embeddings, labels, keys, key, embedding, progress, how)
+    named = {"classes": classes, "prototypes": prototypes}
+    given = read_inputs(embeddings, labels, keys, key, embedding, progress, how, **named)
     pool = given.pool(method, seed, progress)
     if len(pool.answer.classes) < 2:
         raise InputError(

@@ -15,17 +15,26 @@ from a2lp.labelling.sources import Embedding
 from a2lp.labelling.tables import holds_labels, is_output
 
 
-def classify_command(source: Where, labels: Sequence[Where], how: Embedding) -> str:
-    """``a2lp classify`` with these labels, into a new table or one that a2lp wrote."""
-    return _pasted([*_same("classify", source, labels, how), "--out", *_output(labels)])
+def classify_command(
+    source: Where, labels: Sequence[Where], how: Embedding, names: Where | None = None, text: Where | None = None
+) -> str:
+    """``a2lp classify`` with these labels and names, into a new table or one that a2lp wrote."""
+    return _pasted([*_same("classify", source, labels, how, names, text), "--out", *_output(labels)])
 
 
-def suggest_command(source: Where, labels: Sequence[Where], how: Embedding) -> str:
+def suggest_command(
+    source: Where,
+    labels: Sequence[Where],
+    how: Embedding,
+    names: Where | None = None,
+    text: Where | None = None,
+    *more: str,
+) -> str:
     """``a2lp suggest`` with these labels: lines are added to the first of the user's own tables, or to a new one."""
     tables = [where for where in labels if str(where).lower().endswith((".csv", ".tsv")) and not is_output(Path(where))]
     into = tables[0] if tables else _free("labels")
     others = [where for where in labels if where != into]
-    return _pasted([*_same("suggest", source, others, how), "--into", str(into)])
+    return _pasted([*_same("suggest", source, others, how, names, text), *more, "--into", str(into)])
 
 
 def sheet_table(sheet: Where) -> str:
@@ -33,13 +42,18 @@ def sheet_table(sheet: Where) -> str:
     return _free(Path(sheet).stem)
 
 
-def _same(command: str, source: Where, labels: Sequence[Where], how: Embedding) -> list[str]:
-    """A command on the same source, with the labels and the options that are not the defaults."""
+def _same(
+    command: str, source: Where, labels: Sequence[Where], how: Embedding, names: Where | None, text: Where | None
+) -> list[str]:
+    """A command on the same source, with the labels, the names and the options that are not the defaults."""
     words = ["a2lp", command, str(source), *(word for where in labels for word in ("--labels", str(where)))]
+    words += [] if names is None else ["--names", str(names)]
+    words += [] if text is None else ["--text", str(text)]
     for option in ("backbone", "weights", "view", "normalise", "device", "on_corrupt", "cache"):
         value = getattr(how, option)
         if value != getattr(Embedding(), option):
             words += [f"--{option.replace('_', '-')}", str(value)]
+    words += [word for prompt in how.prompts for word in ("--prompt", prompt)]
     return words
 
 

@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from a2lp.arrays import to_numpy
 from a2lp.checks import counted, listed, shown
 from a2lp.encoding import read_labels
 from a2lp.errors import A2LPWarning, InputError, ShapeError
 from a2lp.features import FeatureSet
 from a2lp.files import exists
 from a2lp.labelling.labels import Task, check_classes, read_task
+from a2lp.labelling.names import ClassNames, find_names, own_names
 from a2lp.labelling.sources import Embedding, Points, Progress, embed_points, find_points
 from a2lp.pool.graph import PoolGraph
 from a2lp.pool.session import Pool
@@ -43,6 +45,8 @@ class Inputs:
         The folder or file; empty for arrays.
     how : str or array-like (n,)
         How the labelled points were chosen, as in ``Pool.label``.
+    classes : ClassNames or None
+        The named classes.
     """
 
     x: Any
@@ -52,13 +56,15 @@ class Inputs:
     paths: tuple[Path, ...] | None = None
     source: str = ""
     how: Any = ""
+    classes: ClassNames | None = None
 
     def pool(self, method: str, seed: int, progress: Progress | None) -> Pool:
         """The pool with these labels: the caller's own, or a new one."""
         pool = self.x
         if not isinstance(pool, Pool):
             report = None if progress is None else partial(progress, "finding neighbours")
-            pool = Pool(self.x, method=method, seed=seed, progress=report)
+            named = {} if self.classes is None else self.classes.arguments
+            pool = Pool(self.x, method=method, seed=seed, progress=report, **named)
         if self.labels is not None:
             pool.label(slice(None), self.labels, self.how)
         return pool
@@ -73,56 +79,93 @@ def read_inputs(
     progress: Progress | None,
     how: Any = "",
     *,
+    classes: Any = None,
+    prototypes: Any = None,
     need_choice: bool = True,
 ) -> Inputs:
     """The points and labels of a call; the parameters are those of ``a2lp.label``.
 
-    With ``need_choice``, labels of fewer than two classes are refused before images are embedded.
+    With ``need_choice``, labels of fewer than two classes are refused before images are embedded, unless classes are
+    named.
     """
     if isinstance(embeddings, str | Path):
         if keys is not None:
             raise InputError(f"keys are given, but the points of {embeddings} have names of their own. Leave keys out.")
-        return _from_source(embeddings, labels, embedding or Embedding(), progress, how, need_choice)
+        given = (labels, how, classes, prototypes)
+        return _from_source(embeddings, given, embedding or Embedding(), progress, need_choice)
     x, names, column = _points(embeddings, keys, key)
+    named = None
+    if classes is not None or prototypes is not None:
+        if isinstance(x, Pool):
+            raise InputError("embeddings is a Pool, which has its names from the start. Give them when you make it.")
+        named = find_names(Points(()), classes, _vectors(prototypes), Embedding())
     if _is_files(labels):
-        task = read_task(labels, Points(tuple(map(str, names))), need_choice=need_choice)
+        task = read_task(labels, Points(tuple(map(str, names))), need_choice=need_choice and named is None)
         labels, how = task.labels, task.how
-    return Inputs(x, _by_row(labels, names), names, column, how=how)
+    return Inputs(x, _by_row(labels, names), names, column, how=how, classes=named)
 
 
-def embed_task(task: Task, how: Embedding, progress: Progress | None = None, *, need_choice: bool = True) -> Task:
-    """The task with vectors, without the images that were skipped; refused if a class is lost with them."""
+def embed_task(
+    task: Task, how: Embedding, progress: Progress | None = None, *, need_choice: bool = True, named: bool = False
+) -> Task:
+    """The task with vectors, without the images that were skipped.
+
+    It is refused if a class is lost with them, and, with ``need_choice``, if fewer than two are left; ``named`` classes
+    need no labels.
+    """
     embedded = task.with_points(embed_points(task.points, how, progress))
     lost = sorted(set(task.classes) - set(embedded.classes))
-    if lost:
+    if lost and not named:
         raise InputError(
             f"no labelled example of the class {listed(lost, 5)} can be read, so the class would be lost. Replace the "
             "damaged images, or label others."
         )
-    if need_choice:
+    if need_choice and not named:
         check_classes(embedded.labels, "what is left of the labels")
     return embedded
 
 
 def _from_source(
-    source: str | Path, labels: Any, embedding: Embedding, progress: Progress | None, how: Any, need_choice: bool
+    source: str | Path,
+    given: tuple[Any, Any, Any, Any],
+    embedding: Embedding,
+    progress: Progress | None,
+    need_choice: bool,
 ) -> Inputs:
+    """The inputs of a folder or file; ``given`` are the arguments labels, how, classes and prototypes."""
+    labels, how, classes, prototypes = given
     points = find_points(source)
+    named = find_names(points, classes, _vectors(prototypes), embedding)
     files = labels if _is_files(labels) else []
-    task = read_task(files, points, need_choice=need_choice and bool(files))
+    task = read_task(files, points, need_choice=False)
     if not files and labels is not None:
         task = replace(task, labels=_checked(_by_row(labels, _names(task)), len(points)))
-        if need_choice:
-            check_classes(task.labels, "labels")
         if np.ndim(how):
             task = replace(task, how=np.asarray(how, dtype=object))
-    task = embed_task(task, embedding, progress, need_choice=need_choice)
+    named = own_names(named, classes, prototypes, task.labels)
+    if named is not None:
+        named.check_labels(task.labels)
+    elif need_choice:
+        check_classes(task.labels, "labels" if not files else " and ".join(map(str, _several(files))))
+    task = embed_task(task, embedding, progress, need_choice=need_choice, named=named is not None)
     if skipped := task.points.skipped:
         reasons = "; ".join(f"{name}: {why}" for name, why in list(skipped.items())[:3])
         more = f" and {len(skipped) - 3} more" if len(skipped) > 3 else ""
         warnings.warn(f"{counted(len(skipped), 'image')} skipped: {reasons}{more}.", A2LPWarning, stacklevel=4)
     chosen = task.how if files or np.ndim(how) else how
-    return Inputs(task.points.features, task.labels, _names(task), task.key, task.points.paths, str(source), chosen)
+    named = None if named is None else named.embedded(embedding)
+    return Inputs(
+        task.points.features, task.labels, _names(task), task.key, task.points.paths, str(source), chosen, named
+    )
+
+
+def _several(where: Any) -> list[Any]:
+    return [where] if isinstance(where, str | Path) else list(where)
+
+
+def _vectors(prototypes: Any) -> Any:
+    """Vectors of names as an array, or the file that holds them."""
+    return prototypes if prototypes is None or isinstance(prototypes, str | Path) else to_numpy(prototypes)
 
 
 def _names(task: Task) -> NDArray:

@@ -91,10 +91,9 @@ class Labelled:
         worth = self.assessment
         words = f"{len(self)} {what}, {len(self) - len(new)} labelled by you, {len(self.classes)} classes"
         if len(new):
-            words += (
-                f"; expected accuracy {100 * worth.accuracy:.0f} % (95 % interval {100 * worth.low:.0f} to "
-                f"{100 * worth.high:.0f} %). The most doubtful:"
-            )
+            interval = f"95 % interval {100 * worth.low:.0f} to {100 * worth.high:.0f} %"
+            checked = interval if self.checked else "not checked: there is no label"
+            words += f"; expected accuracy {100 * worth.accuracy:.0f} % ({checked}). The most doubtful:"
         columns = [self.key, "label", "confidence", "second"]
         lines = []
         for row in order.tolist():
@@ -137,6 +136,11 @@ class Labelled:
     def unlabelled(self) -> NDArray:
         """Which points have no label (n,): they were abstained from or rejected."""
         return np.array([label is None for label in self.table["label"]], dtype=bool)
+
+    @property
+    def checked(self) -> bool:
+        """Whether any label could check the predictions; the expected accuracy from names alone is a mere guess."""
+        return bool(self.table["given"].any())
 
     @property
     def kept(self) -> Estimate:

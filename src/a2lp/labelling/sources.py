@@ -45,12 +45,18 @@ class Points:
         The vectors; None for images that are not embedded yet.
     skipped : dict of str to str
         Images that could not be read and were left out, by key, and why.
+    classes : tuple of str or None
+        The names of classes that a feature file has vectors of.
+    text : array (c, d) or None
+        The vectors of these names.
     """
 
     keys: tuple[str, ...]
     paths: tuple[Path, ...] | None = None
     features: NDArray | None = None
     skipped: Mapping[str, str] = field(default_factory=dict)
+    classes: tuple[str, ...] | None = None
+    text: NDArray | None = None
 
     def __post_init__(self) -> None:
         repeated = [key for key, count in Counter(self.keys).items() if count > 1]
@@ -93,6 +99,9 @@ class Embedding:
     normalise : str or None
         ``imagenet``, ``clip``, ``half``, ``none``, or ``R,G,B/R,G,B``: how pixels are normalised; None for the
         network's own.
+    prompts : tuple of str
+        Texts with ``{}`` in the place of a class's name, for backbones that embed names; empty for
+        ``a2lp.images.text.PROMPTS``.
     """
 
     backbone: str = "efficientnet_lite0"
@@ -103,6 +112,7 @@ class Embedding:
     cache: Path | None = None
     flip: bool = True
     normalise: str | None = None
+    prompts: tuple[str, ...] = ()
 
 
 def open_source(source: str | Path, how: Embedding | None = None, progress: Progress | None = None) -> Points:
@@ -135,7 +145,8 @@ def find_points(source: str | Path) -> Points:
             f"file ({', '.join(FORMATS)}), or - for paths on standard input."
         )
     found = load(source)
-    return Points(found.files or tuple(map(str, range(len(found)))), features=found.features)
+    keys = found.files or tuple(map(str, range(len(found))))
+    return Points(keys, features=found.features, classes=found.classes, text=found.text)
 
 
 def listed_images(files: Iterable[str]) -> Points:

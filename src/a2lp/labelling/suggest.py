@@ -12,7 +12,8 @@ from a2lp.errors import InputError
 from a2lp.files import check_target, exists, write_text
 from a2lp.labelling.hints import classify_command, sheet_table
 from a2lp.labelling.inputs import read_inputs
-from a2lp.labelling.labels import Task, Where, check_not_labels, read_task
+from a2lp.labelling.labels import Task, Where, check_not_labels
+from a2lp.labelling.names import read_named_task
 from a2lp.labelling.pages import render, require_jinja2, thumbnail
 from a2lp.labelling.sources import Embedding, Progress, embed_points, find_points
 from a2lp.labelling.suggested import Suggested
@@ -28,6 +29,8 @@ def suggest(
     labels: Any = None,
     n: int = 20,
     *,
+    classes: Any = None,
+    prototypes: Any = None,
     audits: float = 0.0,
     keys: Sequence[Any] | None = None,
     key: str = "key",
@@ -39,7 +42,7 @@ def suggest(
 
     Parameters
     ----------
-    embeddings, labels, keys, key, embedding, progress
+    embeddings, labels, classes, prototypes, keys, key, embedding, progress
         As in ``a2lp.label``; one class, or no label at all, is enough.
     n : int
         How many points.
@@ -60,7 +63,8 @@ def suggest(
     20
     """
     check_amounts(n, audits)
-    given = read_inputs(embeddings, labels, keys, key, embedding, progress, need_choice=False)
+    named = {"classes": classes, "prototypes": prototypes}
+    given = read_inputs(embeddings, labels, keys, key, embedding, progress, need_choice=False, **named)
     found = given.pool("auto", seed, progress).suggest(n, audits)
     return Suggested.of(found, given.names, given.column, given.paths)
 
@@ -70,6 +74,8 @@ def suggest_files(
     labels: Where | Sequence[Where] = (),
     how: Embedding | None = None,
     *,
+    names: Where | None = None,
+    text: Where | None = None,
     into: Where | None = None,
     out: Where | None = None,
     sheet: Where | None = None,
@@ -89,6 +95,8 @@ def suggest_files(
         As in ``a2lp.labelling.open_task``.
     labels : str, Path or a sequence of them
         Those that exist: as in ``a2lp.labelling.labels.read_task``, but one class, or none, is enough.
+    names, text
+        As in ``a2lp.labelling.classify_files``.
     into : str or Path, optional
         A .csv or .tsv file of labels, which exist already or will: lines are added to it, and nothing in it changes.
         Its labels are used, too.
@@ -125,13 +133,17 @@ def suggest_files(
     if sheet is not None:
         require_jinja2("the sheet")
         check_target(sheet, (".html", ".htm"), "the sheet", force=force)
-    task = read_task(tables, find_points(source), need_choice=False)
-    task = task.with_points(embed_points(task.points, how or Embedding(), progress))
+    how = how or Embedding()
+    task, named = read_named_task(tables, find_points(source), names, text, how, need_choice=False)
+    task = task.with_points(embed_points(task.points, how, progress))
     report = None if progress is None else partial(progress, "finding neighbours")
-    pool = Pool(task.points.features, task.labels, how=task.how, seed=seed, progress=report)
+    known = {} if named is None else named.embedded(how).arguments
+    pool = Pool(task.points.features, task.labels, how=task.how, seed=seed, progress=report, **known)
     found = pool.suggest(n, audits)
     if sheet is not None:
-        write_text(Path(sheet), _sheet(task, found, source, filled, Path(sheet), how or Embedding()))
+        classes = task.classes if named is None else sorted(named.classes)
+        command = classify_command(source, [*filled, sheet_table(sheet)], how, names, text)
+        write_text(Path(sheet), _sheet(task, found, source, Path(sheet), classes, command))
     keys = [str(task.keys[row]) for row in found.rows]
     rows = list(zip(keys, found.how, found.why, strict=True))
     if into is not None:
@@ -148,22 +160,21 @@ class _Card(NamedTuple):
     picture: str
 
 
-def _sheet(task: Task, found: Suggestion, source: Where, tables: Sequence[Where], sheet: Path, how: Embedding) -> str:
+def _sheet(task: Task, found: Suggestion, source: Where, sheet: Path, classes: Sequence[str], command: str) -> str:
     """The page of pictures and fields."""
     paths = task.points.paths
     cards = [
         _Card(str(task.keys[row]), how, why, "" if paths is None else thumbnail(paths[row], _SIDE))
         for row, how, why in zip(found.rows.tolist(), found.how, found.why, strict=True)
     ]
-    download = sheet_table(sheet)
     values: dict[str, Any] = {
         "title": str(source),
         "cards": cards,
         "audits": any(card.how == "audit" for card in cards),
-        "classes": task.classes,
+        "classes": classes,
         "column": task.key,
-        "download": download,
-        "command": classify_command(source, [*tables, download], how),
+        "download": sheet_table(sheet),
+        "command": command,
         "store": hashlib.sha256("\n".join(card.key for card in cards).encode()).hexdigest()[:16],
     }
     return render("sheet.html.jinja", **values)

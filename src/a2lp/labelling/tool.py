@@ -13,6 +13,7 @@ from a2lp.labelling.classify import check_options, label
 from a2lp.labelling.inputs import embed_task
 from a2lp.labelling.labelled import Labelled
 from a2lp.labelling.labels import Task, Where, check_not_labels, read_task
+from a2lp.labelling.names import read_named_task
 from a2lp.labelling.outputs import check_output, write_output
 from a2lp.labelling.report import check_report, render_report
 from a2lp.labelling.sources import Embedding, Progress, find_points
@@ -42,13 +43,15 @@ def classify_files(
     out: Where,
     how: Embedding | None = None,
     *,
+    names: Where | None = None,
+    text: Where | None = None,
     force: bool = False,
     link: bool = False,
     report: Where | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> tuple[Task, Labelled]:
-    """Label the points of a source from a few labels, and write all labels.
+    """Label the points of a source from a few labels, the names of the classes, or both, and write all labels.
 
     What cannot be read, used or written is refused before anything is computed. A run that is killed leaves what was
     there before, and vectors in the cache: the same call continues from there.
@@ -56,7 +59,12 @@ def classify_files(
     Parameters
     ----------
     source, labels, how, progress
-        As in ``open_task``.
+        As in ``open_task``; labels may be empty where classes are named.
+    names : str or Path, optional
+        A text file with the names of the classes, one a line; by default those that come with the vectors.
+    text : str or Path, optional
+        A file of the names' vectors, as ``a2lp.labelling.names.read_vectors`` reads it. Without it, they are those of
+        the source, or the backbone makes them.
     out, force, link
         As in ``a2lp.labelling.outputs.write_output``; a table that labels are read from is never replaced.
     report : str or Path, optional
@@ -66,14 +74,17 @@ def classify_files(
     """
     check_options(**{name: value for name, value in options.items() if name != "seed"})
     check_not_labels(out, [labels] if isinstance(labels, str | Path) else labels)
-    task = read_task(labels, find_points(source))
+    how = how or Embedding()
+    task, named = read_named_task(labels, find_points(source), names, text, how)
     root = Path(source) if Path(source).is_dir() else None
-    check_output(out, force=force, classes=task.classes, link=link, paths=task.points.paths, source=root)
+    classes = task.classes if named is None else named.classes
+    check_output(out, force=force, classes=classes, link=link, paths=task.points.paths, source=root)
     if report is not None:
         check_report(report, force=force)
-    task = embed_task(task, how or Embedding(), progress)
-    points = task.points.features
-    result = label(points, task.labels, how=task.how, keys=task.keys, key=task.key, progress=progress, **options)
+    task = embed_task(task, how, progress, named=named is not None)
+    options |= {"how": task.how, "keys": task.keys, "key": task.key, "progress": progress}
+    options |= {} if named is None else named.embedded(how).arguments
+    result = label(task.points.features, task.labels, **options)
     paths = task.points.paths
     result = replace(result, paths=paths, source=str(source))
     with ExitStack() as stack:  # the page gets its name just after the labels, so that a kill leaves both or none

@@ -35,8 +35,6 @@ from a2lp.preprocess import l2
 _ESTIMATED, _WHITENED = (50.0, 0.6), (50.0, 0.8)  # temperature and alpha
 _UNIFORM = (20.0, 0.4)  # equal masses keep classes from merging, so a softer assignment and less propagation suffice
 _DEFAULT = "None takes what was chosen on validation classes."
-_NAMED = (12.0, 0.6)  # means of unit length, as the names are, are farther apart
-_SHOTS_OF_A_NAME = 4.0  # shots of a class at which its name counts half
 _REACH = 4.0  # the weight of the shares is between -4, for equal ones, and 4
 
 
@@ -111,18 +109,17 @@ class A2LPEM(LoopMethod):
 
     def _solve_named(self, points: Points) -> Outcome:
         """Tasks with class names."""
-        temperature, alpha = _NAMED
-        shots = points.codes.shape[1] / points.n_classes
+        usual, shots = names.Settings(), points.codes.shape[1] / points.n_classes
         settings = names.Settings(
             whitening=self.local_whitening is not False,
             n_neighbors=self.n_neighbors,
             gamma=self.gamma,
-            alpha=alpha if self.alpha is None else self.alpha,
-            temperature=temperature if self.temperature is None else self.temperature,
+            alpha=usual.alpha if self.alpha is None else self.alpha,
+            temperature=usual.temperature if self.temperature is None else self.temperature,
             rounds=self.rounds,
             prior=self.prior,
-            share_weight=1.0 if self.share_weight is None else self.share_weight,
-            text_weight=self.text_weight / (1 + shots / _SHOTS_OF_A_NAME),
+            share_weight=usual.share_weight if self.share_weight is None else self.share_weight,
+            text_weight=names.with_shots(self.text_weight, shots),
             uniform=self.uniform,
         )
         unit = points._replace(vectors=l2(points.vectors), prototypes=l2(points.prototypes))

@@ -48,7 +48,7 @@ class Method(ABC):
 
     Parameters
     ----------
-    preprocess : {"l2", "plc", "cl2n", "whiten", "none"}
+    preprocess : {"l2", "plc", "cl2n", "whiten", "bpa", "none"}
         Preprocessing of the vectors of a task; each method's default is that of its authors.
     base : BaseStatistics, optional
         Statistics of the base classes, for ``cl2n``, ``whiten`` and methods that need them.

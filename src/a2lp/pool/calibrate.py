@@ -33,6 +33,7 @@ from a2lp.pool.neighbours import NdArray
 _PROPAGATION = 0.3  # its share in the evidence: auto is overconfident with few labels, propagation underconfident
 _PRIOR = np.array([-0.15, 1.2, 0.9])  # of a, b and d
 _PRIOR_SD = np.array([0.3, 0.3, 0.2])
+_PRIOR_SD_WITH_NAMES = np.array([1.0, 0.3, 0.2])  # confidences from names may be far off
 _FEW = -0.4  # added to the prior of a, divided by the labels per class
 _COUNTS = 0.4  # of a label, for one that was held out
 _LEFT_BEHIND = 0.3  # growth of the evidence for points that suggestions passed over
@@ -75,7 +76,7 @@ def left_behind(labels_per_class: float, suggested: float) -> float:
     return 1 + _LEFT_BEHIND * need_power(labels_per_class) * suggested
 
 
-def calibrate(x: NdArray, v: NdArray, right: NdArray, labels_per_class: float) -> Calibration:
+def calibrate(x: NdArray, v: NdArray, right: NdArray, labels_per_class: float, *, named: bool = False) -> Calibration:
     """Learn from held-out labels.
 
     Parameters
@@ -85,11 +86,14 @@ def calibrate(x: NdArray, v: NdArray, right: NdArray, labels_per_class: float) -
         Whether each prediction was right.
     labels_per_class : float
         The mean.
+    named : bool
+        Whether names of classes took part in the predictions: then one label per class is not few.
     """
     data = np.stack([np.ones_like(x), x, -v], axis=1)  # (m, 3)
-    precision = np.diag(_PRIOR_SD**-2.0)
-    prior = _PRIOR + np.array([_FEW / labels_per_class, 0.0, 0.0])
-    mean, covariance = prior, np.diag(_PRIOR_SD**2.0)
+    prior_sd = _PRIOR_SD_WITH_NAMES if named else _PRIOR_SD
+    precision = np.diag(prior_sd**-2.0)
+    prior = _PRIOR + np.array([0.0 if named else _FEW / labels_per_class, 0.0, 0.0])
+    mean, covariance = prior, np.diag(prior_sd**2.0)
     for _ in range(25):  # Newton's method: the prior keeps the problem well conditioned
         p = expit(data @ mean)
         curvature = precision + _COUNTS * (data * (p * (1 - p))[:, None]).T @ data

@@ -15,6 +15,10 @@ finite number of points, and what the model leaves out: 1 point (sd), since a mo
 than the whole one, and 6 points divided by the labels per class, since classes with one label are never held out, and
 those with two are predicted from one.
 
+With names (``a2lp.pool.names``) every label can be held out, also the only one of a class, and no class is unknown:
+whoever names the classes names all of them. Names can mislead without a sign of it, so the prior of ``calibrate`` is
+wide, and without any label the interval is from 0 to 1: nothing was checked.
+
 It holds for labels at random, class by class, suggested and mixed, as long as it is known how each was chosen
 (``Pool.label``); docs/classify.md shows how often. Audits, points drawn at random among the suggestions, are the only
 labels that are a fair sample whatever the model believes. Each was drawn from the points that had no label at the time;
@@ -39,6 +43,7 @@ from a2lp.pool.unseen import UNREACHED, spread, unseen_mass
 _FOLDS = 5
 _MODEL_SD = 0.01  # of the accuracy, from what the model leaves out
 _FEW_SD = 0.06  # likewise, divided by the labels per class; the least that holds on all kinds of validation pools
+_FEW_SD_WITH_NAMES = 0.2  # likewise, with names, divided by the root of the labels
 _SURE = 0.75  # the probability of another class from which a given label is doubted
 
 
@@ -144,7 +149,8 @@ def assess(answer: PoolAnswer, how: NdArray | None = None, scores: NdArray | Non
     how = np.full(len(new), "", dtype=object) if how is None else how
     rows, predicted, x = _held_out(answer)
     v = need_power(task.labels_per_class) * (how[rows] == "suggested")
-    calibration = calibrate(x, v, predicted.argmax(axis=1) == task.codes[rows], task.labels_per_class)
+    right = predicted.argmax(axis=1) == task.codes[rows]
+    calibration = calibrate(x, v, right, task.labels_per_class, named=task.names is not None)
     predicted = _with_largest(predicted, calibration.right(x, v))
     order, suspicion = _doubted(predicted, task.codes[rows])
     if not new.any():
@@ -166,7 +172,7 @@ class _Beliefs(NamedTuple):
     x: NdArray
     unseen: NdArray
     unseen_variance: float
-    labels_per_class: float
+    few_sd: float  # of the accuracy, from having so few labels
 
     @property
     def confidence(self) -> NdArray:
@@ -184,7 +190,7 @@ class _Beliefs(NamedTuple):
         # where there are more points of unknown classes than expected, they are so in proportion
         total = float(self.unseen[self.new].mean())
         lost = float(((1 - known) * right).mean()) / total if total else 1.0
-        left_out = _MODEL_SD**2 + (_FEW_SD / self.labels_per_class) ** 2
+        left_out = _MODEL_SD**2 + self.few_sd**2
         variance = self.calibration.variance(x, known) + float(known.mean()) ** 2 * left_out
         variance += lost**2 * self.unseen_variance + float((confidence * (1 - confidence)).mean()) / m
         half = 1.96 * float(np.sqrt(variance))
@@ -195,21 +201,28 @@ class _Beliefs(NamedTuple):
 
 def _believe(answer: PoolAnswer, calibration: Calibration, how: NdArray, scores: NdArray) -> _Beliefs:
     new = ~answer.given
-    mass, variance = unseen_mass(answer.task.codes, how)
+    # whoever names the classes names all of them
+    mass, variance = unseen_mass(answer.task.codes, how) if answer.task.names is None else (0.0, 0.0)
     lost = float((~answer.reached[new]).mean())
     variance += lost**2 * UNREACHED * (1 - UNREACHED)  # a part of the graph is of known classes or not as a whole
     unseen = np.zeros(len(new))
     unseen[new] = spread(mass, scores[new], answer.reached[new])
-    labels_per_class = answer.task.labels_per_class
     x = evidence(answer.probabilities.max(axis=1), answer.propagated_confidence)
-    x *= left_behind(labels_per_class, float((how[answer.given] == "suggested").mean()))
-    return _Beliefs(calibration, new, x, unseen, variance, labels_per_class)
+    if answer.given.any():
+        x *= left_behind(answer.task.labels_per_class, float((how[answer.given] == "suggested").mean()))
+    return _Beliefs(calibration, new, x, unseen, variance, _few_sd(answer.task))
+
+
+def _few_sd(task: Task) -> float:
+    if task.names is None:
+        return _FEW_SD / task.labels_per_class
+    return _FEW_SD_WITH_NAMES / float(np.sqrt(task.given.sum())) if task.given.any() else np.inf
 
 
 def _held_out(answer: PoolAnswer) -> tuple[NdArray, NdArray, NdArray]:
     """The points whose label can be held out (m,), their predictions (m, c), and the evidence for these (m,)."""
     task = answer.task
-    folds = draw_folds(task.codes, _FOLDS, task.seed)
+    folds = draw_folds(task.codes, _FOLDS, task.seed, named=task.names is not None)
     rows = np.flatnonzero(folds >= 0)
     if task.n_classes == 1 or not len(rows):
         return np.zeros(0, np.int64), np.zeros((0, task.n_classes), np.float32), np.zeros(0)

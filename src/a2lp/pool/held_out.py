@@ -9,22 +9,25 @@ import numpy as np
 from a2lp.pool.neighbours import NdArray
 
 
-def usual_count(codes: NdArray) -> int:
+def usual_count(codes: NdArray, n_classes: int) -> int:
     """The median number of labels per class."""
-    return int(np.median(np.bincount(codes[codes >= 0])))
+    return int(np.median(np.bincount(codes[codes >= 0], minlength=n_classes)))
 
 
-def draw_folds(codes: NdArray, n_folds: int, seed: int) -> NdArray:
+def draw_folds(codes: NdArray, n_folds: int, seed: int, *, named: bool = False) -> NdArray:
     """Each point's fold (n,); -1 for unlabelled points and for the only label of a class, which is never held out.
 
-    A class with as many labels as there are folds has one in each, so that all classes lose labels alike.
+    A class with as many labels as there are folds has one in each, so that all classes lose labels alike. ``named``
+    classes are known without any label, so all of theirs are held out.
     """
     rng = np.random.default_rng(seed)
     folds = np.full(len(codes), -1)
+    done = 0
     for code in range(codes.max() + 1):
         rows = rng.permutation(np.flatnonzero(codes == code))
-        if len(rows) > 1:
-            folds[rows] = np.arange(len(rows)) % n_folds
+        if len(rows) > 1 or named:
+            folds[rows] = (done * named + np.arange(len(rows))) % n_folds
+            done += len(rows)
     return folds
 
 

@@ -14,6 +14,7 @@ from a2lp.errors import InputError, ShapeError
 from a2lp.pool.confidence import Assessment, assess
 from a2lp.pool.graph import PoolGraph, neighbour_graph
 from a2lp.pool.methods import GAMMA, METHODS, N_NEIGHBORS, Task, go_on
+from a2lp.pool.names import Names, check_names, encode_among, name_points
 from a2lp.pool.neighbours import NdArray, Progress, check_points
 from a2lp.pool.open_set import novelty
 from a2lp.pool.solve import PoolAnswer, solve
@@ -42,6 +43,10 @@ class Pool:
         Strings or whole numbers; -1, None, NaN and "" mean unlabelled.
     how : str or array-like (n,)
         How the labelled points were chosen, as in ``label``.
+    classes : sequence (c,), optional
+        The classes, where their names are known; labels are then optional, and must be among these.
+    prototypes : array (c, d), optional
+        The vector of each name, by the text encoder that belongs to the encoder of the points.
     method : str
         One of ``a2lp.pool.methods.METHODS``.
     seed : int
@@ -70,6 +75,8 @@ class Pool:
         labels: Any = None,
         *,
         how: Any = "",
+        classes: Any = None,
+        prototypes: Any = None,
         method: str = "auto",
         seed: int = 0,
         progress: Progress | None = None,
@@ -79,10 +86,16 @@ class Pool:
         self.check: Callable[[], None] = go_on  # called between the steps of an answer; may raise to end it
         self.whitening: Whitening | None = None
         self.points: NdArray | None = None
+        self.names: Names | None = None
+        named = classes is not None or prototypes is not None
         if isinstance(x, PoolGraph):
+            if named:
+                raise InputError("class names are compared with points, and only a graph was given. Pass vectors.")
             self.graph = x
         else:
-            self.whitening, self.points, self.graph = whitened_graph(x, progress)
+            found = check_names(classes, prototypes, check_points(x).shape[1]) if named else None
+            self.whitening, self.points, self.graph = whitened_graph(x, progress, named=named)
+            self.names = None if found is None else name_points(x, self.whitening, *found)
         self._given: dict[int, tuple[Any, str]] = {}  # label and how it was chosen, by row
         self._history: list[dict[int, tuple[Any, str] | None]] = []
         self._weights: NdArray | None = None
@@ -96,7 +109,8 @@ class Pool:
 
     def __repr__(self) -> str:
         classes = len({label for label, _ in self._given.values()})
-        return f"Pool({len(self)} points, {len(self._given)} labelled: {classes} classes)"
+        named = "" if self.names is None else f", {len(self.names.classes)} named"
+        return f"Pool({len(self)} points, {len(self._given)} labelled: {classes} classes{named})"
 
     @property
     def labels(self) -> NdArray:
@@ -159,6 +173,8 @@ class Pool:
         for place in changed.tolist():
             self._set(int(places[place]), None if missing[place] else (values[place].item(), str(how[place])))
         try:
+            if self.names is not None:
+                encode_among(self.names.classes, values[~missing].tolist())
             read_labels([label for label, _ in self._given.values()], list(self._given))  # of one kind, all of them
         except InputError:
             self._restore(before)
@@ -176,14 +192,22 @@ class Pool:
     @cached_property
     def answer(self) -> PoolAnswer:
         """Predictions for all points."""
-        if not self._given:
-            raise InputError(f"none of the {len(self)} points is labelled, so no class is known. Label some of them.")
         rows = sorted(self._given)
-        classes, positions = encode_labels([self._given[row][0] for row in rows], rows)
+        labels = [self._given[row][0] for row in rows]
+        if self.names is not None:
+            classes = self.names.classes
+            positions = encode_among(classes, labels)
+        elif rows:
+            classes, positions = encode_labels(labels, rows)
+        else:
+            raise InputError(
+                f"none of the {len(self)} points is labelled, so no class is known. Label some of them, or name the "
+                "classes: classes= and prototypes=."
+            )
         codes = np.full(len(self), -1, dtype=np.int64)
         codes[rows] = positions
         weights = self._weights if self._still_fits(classes, codes) else None
-        task = Task(self.points, self.graph, codes, len(classes), self.seed, weights, self.check)
+        task = Task(self.points, self.graph, codes, len(classes), self.seed, weights, self.check, self.names)
         answer = solve(task, classes, self.method)
         if answer.task.weights is not None and weights is None:
             self._weights, self._fitted = answer.task.weights, (classes, codes)
@@ -221,7 +245,7 @@ class Pool:
         2
         >>> pool.label(found.rows, y[found.rows], found.how)
         """
-        if not self._given:
+        if not self._given and self.names is None:
             return suggest(self._kinship, self.given, None, n, seed=self.seed)
         answer, how = self.answer, self.how
 
@@ -229,7 +253,8 @@ class Pool:
             worth = self.assessment if vars(self).get("answer") is answer else assess(answer, how)
             return expected_gain(answer, worth, how, rows)
 
-        return suggest(self._kinship, self.given, answer, n, audits=audits, forecast=forecast, seed=self.seed)
+        known = forecast if self._given else None  # names alone say nothing about their own errors
+        return suggest(self._kinship, self.given, answer, n, audits=audits, forecast=known, seed=self.seed)
 
     def show(
         self, images: Sequence[Any] | None = None, *, keys: Sequence[Any] | None = None, n: int = 12, map: bool = True
@@ -276,17 +301,19 @@ class Pool:
         return bool((fitted_codes != codes).sum() <= _REFIT * (fitted_codes >= 0).sum())
 
 
-def whitened_graph(x: Any, progress: Progress | None = None) -> tuple[Whitening, NdArray, PoolGraph]:
+def whitened_graph(
+    x: Any, progress: Progress | None = None, *, named: bool = False
+) -> tuple[Whitening, NdArray, PoolGraph]:
     """The whitening of points (n, d), their whitened unit vectors (n, r), and the neighbour graph of these.
 
     The ridge of the whitening is 2 d / n, between 0.3 and 3: with fewer points per dimension, directions of small
-    variance are known less well.
+    variance are known less well. With names it has all dimensions, whatever the points span, and a ridge of 0.3.
     """
     x = check_points(x)
     n, d = x.shape
     if n < 2:
         raise InputError("a pool needs at least two points, and n_samples=1. Add points.")
-    ridge = float(np.clip(2 * d / n, _RIDGE_LOW, _RIDGE_HIGH))
-    whitening = neighbour_whitening(x, ridge=ridge)
+    ridge = _RIDGE_LOW if named else float(np.clip(2 * d / n, _RIDGE_LOW, _RIDGE_HIGH))
+    whitening = neighbour_whitening(x, ridge=ridge, spanned=not named)
     points = whitening.apply(x)
     return whitening, points, neighbour_graph(points, min(N_NEIGHBORS, n - 1), GAMMA, progress=progress)

@@ -8,8 +8,9 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import dijkstra
 
-from a2lp.checks import require_name
-from a2lp.pool.methods import METHODS, Task, choose_weights, lp
+from a2lp.checks import listed, require_name
+from a2lp.errors import InputError
+from a2lp.pool.methods import METHODS, WITHOUT_LABELS, Task, choose_weights, lp
 from a2lp.pool.neighbours import NdArray, nearest
 
 
@@ -29,9 +30,10 @@ class PoolAnswer:
         The most likely class of each point; given labels stay.
     reached : array (n,)
         False where no path of the graph leads to a labelled point: the prediction rests on the vectors alone, or, where
-        there are none, is the most frequent label.
+        there are none, is the most frequent label. With names, all points are reached.
     nearest : array (n,)
-        The row of the closest labelled point; -1 where only a graph is known and no path leads to one.
+        The row of the closest labelled point; -1 where there is none, or only a graph is known and no path leads to
+        one.
     arrived : array (n,)
         How much of the labels propagation brings to each point, in its best class.
     propagated_confidence : array (n,)
@@ -77,6 +79,11 @@ def solve(task: Task, classes: NdArray, method: str = "auto") -> PoolAnswer:
         One of ``METHODS``.
     """
     require_name("method", method, METHODS)
+    if not task.given.any() and method not in WITHOUT_LABELS:
+        raise InputError(
+            f"method={method!r} learns from labels, and no point is labelled. Label points of each class, or use "
+            f"{listed(WITHOUT_LABELS)}, for which names are enough."
+        )
     reason = f"requested: {method}"
     if method == "auto":
         reason = "label propagation, since only a graph is known"
@@ -86,20 +93,24 @@ def solve(task: Task, classes: NdArray, method: str = "auto") -> PoolAnswer:
                 weights, how = choose_weights(task)
                 task = replace(task, weights=weights)
             assert task.weights is not None
-            parts = zip(("lp", "em", "smoothed_lr"), task.weights, strict=True)
+            parts = zip(("lp", "em", "smoothed_lr", "names"), task.weights, strict=False)  # names are optional
             reason = f"weights {', '.join(f'{name} {weight:.2g}' for name, weight in parts)}: {how}"
+            if not task.given.any():
+                reason = f"the names of {task.n_classes} classes, and no label"
     new = ~task.given
     probabilities = task.pinned(METHODS[method](task))
     closest = _nearest(task)
     best = probabilities.argmax(axis=1)
     # where a method knows nothing, the first class would win by its place
     lost = np.isclose(probabilities.max(axis=1), 1 / len(classes)) & new
-    most_frequent = np.bincount(task.codes[task.given]).argmax()
-    best[lost] = np.where(closest[lost] >= 0, task.codes[closest[lost]], most_frequent)
+    if task.given.any():
+        most_frequent = np.bincount(task.codes[task.given]).argmax()
+        best[lost] = np.where(closest[lost] >= 0, task.codes[closest[lost]], most_frequent)
     confidence = lp(task).max(axis=1)
     arrived = task.propagated.max(axis=1)
     vars(task).pop("propagated")  # as large as the probabilities, and needed no more
-    reached = task.graph.reached(task.given)
+    # the name of its class reaches every point
+    reached = task.graph.reached(task.given) if task.names is None else np.ones(len(new), dtype=bool)
     return PoolAnswer(
         task, classes, probabilities, classes[best], reached, closest, arrived, confidence, method, reason
     )
@@ -107,6 +118,8 @@ def solve(task: Task, classes: NdArray, method: str = "auto") -> PoolAnswer:
 
 def _nearest(task: Task) -> NdArray:
     rows = np.flatnonzero(task.given)
+    if not len(rows):
+        return np.full(len(task.codes), -1)
     if task.points is None:
         weights = task.graph.weights
         lengths = sparse.csr_array((1 / weights.data, weights.indices, weights.indptr), shape=weights.shape)

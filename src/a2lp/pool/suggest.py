@@ -6,7 +6,7 @@ similarity of two points is K = I + 0.8 S + 0.64 S², scaled to a diagonal of 1:
 set of labelled points covers i by the largest K between them and i. Suggestions are chosen greedily: each is the point
 that adds most to the sum of need times cover (facility location). Need brings in uncertainty, the sum over neighbours
 density, and the cover diversity: a point near a label or an earlier suggestion adds little. Without labels all needs
-are 1, and the typical points of clusters come first.
+are 1, and the typical points of clusters come first. Names of classes give an answer without labels.
 
 Chosen on CUB ResNet-12 val and CLIP DTD val, following suggestions ten at a time with the method ``auto``. Tried
 without gain: margins from the first label on (points of classes without a label look certain), clusters by k-means, K
@@ -15,7 +15,7 @@ other pools; docs/suggest.md shows the result.
 
 **Audits.** A share of the suggestions can be points drawn at random from all that are unlabelled, at random places
 among the others: the only labels that are a fair sample whatever the model believes. They are drawn first, and the
-others are chosen beside them. Without labels there are none, since there is no answer to check.
+others are chosen beside them. Without labels and names there are none, since there is no answer to check.
 
 **The forecast.** Two things raise the accuracy on unlabelled points: classes that had no label, and fewer errors
 between those that had one. The share u of points of unknown classes falls to u exp(-m / 20) after m suggestions, and to
@@ -78,7 +78,8 @@ class Suggestion:
     def expected(self) -> float | None:
         """By how much the accuracy on unlabelled points should rise when all of them are labelled, as a share.
 
-        None without labels. It is computed when it is asked for, since it needs the assessment of the answer.
+        None without labels, also where there are names. It is computed when it is asked for, since it needs the
+        assessment of the answer.
         """
         return None if self._forecast is None else self._forecast(self.rows)
 
@@ -106,11 +107,11 @@ def suggest(
     given : array (n,)
         Which points are labelled.
     answer : PoolAnswer, optional
-        The predictions from these labels; None without labels.
+        The predictions from these labels, or from names; None without both.
     n : int
         How many points; fewer if not so many are unlabelled.
     audits : float
-        The share of them that is drawn at random, unless there are no labels.
+        The share of them that is drawn at random, unless there is no answer.
     forecast : callable, optional
         Gives the gain to expect from labels on some rows, as ``expected_gain``.
     seed : int
@@ -237,6 +238,8 @@ def _reasons(near: Sparse, rows: NdArray, given: NdArray, answer: PoolAnswer | N
 
 def _doubt(answer: PoolAnswer, row: int, margin: float) -> str:
     first = answer.labels[row]
+    if not answer.given.any() and margin >= _CLOSE:
+        return f"perhaps {first}"
     if len(answer.classes) == 1 or margin >= _CLOSE:
         return f"far from the labels; perhaps {first}"
     others = np.where(answer.classes == first, -1, answer.probabilities[row])

@@ -58,7 +58,7 @@ class Whitening(NamedTuple):
         return out
 
 
-def neighbour_whitening(x: Any, n_neighbors: int = 5, ridge: float = 0.3) -> Whitening:
+def neighbour_whitening(x: Any, n_neighbors: int = 5, ridge: float = 0.3, *, spanned: bool = True) -> Whitening:
     """Estimate a whitening from the points themselves.
 
     Parameters
@@ -70,6 +70,9 @@ def neighbour_whitening(x: Any, n_neighbors: int = 5, ridge: float = 0.3) -> Whi
     ridge : float
         The share of the mean eigenvalue that is added to all of them, so that directions with hardly any variance do
         not dominate.
+    spanned : bool
+        Whether fewer points than dimensions get coordinates of the space that they span. Vectors of names lie outside
+        of it.
     """
     x = check_points(x)
     require_whole("n_neighbors", n_neighbors, 1, "5 does well.")
@@ -80,11 +83,12 @@ def neighbour_whitening(x: Any, n_neighbors: int = 5, ridge: float = 0.3) -> Whi
     n, d = points.shape
     mean = points.mean(axis=0, dtype=np.float64)
     # in coordinates of the space that the points span, where that is smaller
-    basis = np.linalg.qr(points.T.astype(np.float64))[0] if n < d else np.eye(d)  # (d, r)
+    reduced = n < d and spanned
+    basis = np.linalg.qr(points.T.astype(np.float64))[0] if reduced else np.eye(d)  # (d, r)
     if n < 2:
         return Whitening(mean, basis)
     lists = search(points, min(int(n_neighbors), n - 1))
-    if n < d:
+    if reduced:
         points = points @ basis.astype(points.dtype)
     spread = sum(map_on_cores(lambda part: _products(points, lists.indices, part), chunks(n, _ROWS)))
     values, vectors = np.linalg.eigh(np.asarray(spread) / (2 * lists.indices.size))
@@ -93,7 +97,7 @@ def neighbour_whitening(x: Any, n_neighbors: int = 5, ridge: float = 0.3) -> Whi
     if mean_value == 0:  # all neighbours are equal: there is nothing to whiten
         return Whitening(mean, basis)
     matrix = (vectors / np.sqrt(values + ridge * mean_value)) @ vectors.T
-    return Whitening(mean, basis @ matrix if n < d else matrix)
+    return Whitening(mean, basis @ matrix if reduced else matrix)
 
 
 def _products(points: NdArray, indices: NdArray, part: slice) -> NdArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 TIMM = "timm:"
+OPEN_CLIP = "open_clip:"
 ONNX = "onnx:"
 DEFAULT = "efficientnet_lite0"
 
@@ -19,4 +20,7 @@ def names() -> dict[str, str]:
     """The names of all backbones, each with one line about it."""
     lines = {name: line for name, (_, line) in NETWORKS.items()}
     lines[f"{ONNX}<file>"] = "any network in an ONNX file of yours, from images to vectors; needs no torch"
-    return lines | {f"{TIMM}<name>": "any model of the package timm, with timm's weights or your own"}
+    return lines | {
+        f"{TIMM}<name>": "any model of the package timm, with timm's weights or your own",
+        f"{OPEN_CLIP}<name>": "a vision-language model of the package open_clip; give weights",
+    }
