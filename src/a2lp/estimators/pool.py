@@ -108,7 +108,9 @@ class PoolClassifier(GraphClassifier):
         from a2lp.pool.session import Pool  # compiles at its first use
 
         labelled = codes >= 0
-        named = {"classes": np.arange(len(self.classes_)), "prototypes": self._prototypes} if self._named else {}
+        named: dict[str, Any] = (
+            {"classes": np.arange(len(self.classes_)), "prototypes": self._prototypes} if self._named else {}
+        )
         self.pool_ = Pool(X, codes, method=self.method, seed=self.random_state, **named)
         assert self.pool_.points is not None
         self._points = self.pool_.points

@@ -183,7 +183,7 @@ def read_vectors(path: Where) -> tuple[NDArray, tuple[str, ...] | None]:
     if Path(path).suffix.lower() == ".npz" and "features" not in npz.names(path, "text vectors (.npz)"):
         fields = npz.read(path, "text vectors (.npz)", ["text"], ["classes"])
         vectors = FeatureSet(fields["text"])
-        classes = fields.get("classes")
+        classes: Any = fields.get("classes")
         found = FeatureSet(vectors.features, classes=classes, text=vectors.features) if classes is not None else vectors
     else:
         found = load(path)
@@ -195,7 +195,7 @@ def read_vectors(path: Where) -> tuple[NDArray, tuple[str, ...] | None]:
     return found.features, None if names is None else tuple(map(str, names))
 
 
-def _names(names: Where | Sequence[Any]) -> tuple[Any, ...]:
+def _names(names: Where | Sequence[Any] | NDArray) -> tuple[Any, ...]:
     if isinstance(names, str | Path):
         return read_names(names)
     found = tuple(names.tolist() if isinstance(names, np.ndarray) else names)

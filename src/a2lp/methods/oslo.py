@@ -46,7 +46,7 @@ class OSLO(Method):
         ----------
         batch : TaskBatch
         """
-        self._check_names(batch)
+        self._check(batch)
         inlier, _ = self._rounds(self._points(batch))
         return 1.0 - inlier[:, : batch.n_query, 0]
 

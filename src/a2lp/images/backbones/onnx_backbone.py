@@ -124,7 +124,7 @@ def onnx_backbone(
     session = _session(content, path)
     about = session.get_modelmeta().custom_metadata_map
     images = session.get_inputs()
-    shape = images[0].shape if len(images) == 1 and images[0].type in _KINDS else ()
+    shape: list[Any] = images[0].shape if len(images) == 1 and images[0].type in _KINDS else []
     if len(shape) != 4 or (shape[1] != 3 and shape[3] != 3 and isinstance(shape[1], int)):
         found = "; ".join(f"{each.name}: {each.type} {each.shape}" for each in images)
         raise WeightsFileError(
