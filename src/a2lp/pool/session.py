@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,21 @@ from a2lp.encoding import encode_labels, read_labels
 from a2lp.errors import InputError, ShapeError
 from a2lp.pool.confidence import Assessment, assess
 from a2lp.pool.graph import PoolGraph, neighbour_graph
+from a2lp.pool.kinship import Kinship
+from a2lp.pool.memory import Memory
 from a2lp.pool.methods import GAMMA, METHODS, N_NEIGHBORS, Task, go_on
 from a2lp.pool.neighbours import NdArray, Progress, check_points
 from a2lp.pool.open_set import novelty
 from a2lp.pool.solve import PoolAnswer, solve
-from a2lp.pool.suggest import Suggestion, expected_gain, kinship, suggest
+from a2lp.pool.stages import Stages
+from a2lp.pool.suggest import Suggestion, expected_gain, suggest
 from a2lp.pool.unseen import HOW
 from a2lp.pool.whiten import Whitening, neighbour_whitening
 
 _RIDGE_LOW, _RIDGE_HIGH = 0.3, 3.0
 _REFIT = 0.05  # share of labels that may have changed since the weights of auto were chosen
+
+_REMEMBER = 5_000  # points up to which every answer is computed from nothing, and depends on nothing before it
 
 
 class Pool:
@@ -45,6 +51,9 @@ class Pool:
         Of the folds in which labels are held out, and of ties between suggestions.
     progress : callable, optional
         Called with the work done in the search for neighbours, and the total.
+    folder : str or Path, optional
+        Where whitened points, neighbours and graph are kept. A pool of the same points is made from these files, and a
+        run that was ended goes on from them.
 
     Examples
     --------
@@ -70,6 +79,7 @@ class Pool:
         method: str = "auto",
         seed: int = 0,
         progress: Progress | None = None,
+        folder: str | Path | None = None,
     ) -> None:
         require_name("method", method, METHODS)
         self.method, self.seed = method, seed
@@ -79,11 +89,12 @@ class Pool:
         if isinstance(x, PoolGraph):
             self.graph = x
         else:
-            self.whitening, self.points, self.graph = whitened_graph(x, progress)
+            self.whitening, self.points, self.graph = whitened_graph(x, progress, folder)
         self._given: dict[int, tuple[Any, str]] = {}  # label and how it was chosen, by row
         self._history: list[dict[int, tuple[Any, str] | None]] = []
         self._weights: NdArray | None = None
         self._fitted = np.zeros(0, np.int64), np.zeros(0, np.int64)  # classes and codes that the weights are of
+        self._memory, self._memory_of = self._remember(), np.zeros(0, np.int64)  # and the classes that it is of
         if labels is not None:
             self.label(slice(None), labels, how)
             self._history.clear()
@@ -180,7 +191,9 @@ class Pool:
         codes = np.full(len(self), -1, dtype=np.int64)
         codes[rows] = positions
         weights = self._weights if self._still_fits(classes, codes) else None
-        task = Task(self.points, self.graph, codes, len(classes), self.seed, weights, self.check)
+        if not np.array_equal(self._memory_of, classes):
+            self._memory, self._memory_of = self._remember(), classes
+        task = Task(self.points, self.graph, codes, len(classes), self.seed, weights, self.check, self._memory)
         answer = solve(task, classes, self.method)
         if answer.task.weights is not None and weights is None:
             self._weights, self._fitted = answer.task.weights, (classes, codes)
@@ -229,8 +242,8 @@ class Pool:
         return suggest(self._kinship, self.given, answer, n, audits=audits, forecast=forecast, seed=self.seed)
 
     @cached_property
-    def _kinship(self) -> Any:
-        return kinship(self.graph)
+    def _kinship(self) -> Kinship:
+        return Kinship(self.graph)
 
     def _set(self, row: int, label: tuple[Any, str] | None) -> None:
         if label is None:
@@ -247,7 +260,12 @@ class Pool:
         if np.array_equal(self._fitted[1], self.answer.task.codes):
             return
         self._weights, self._fitted = None, (np.zeros(0, np.int64), np.zeros(0, np.int64))
+        self._memory = self._remember()
         self._forget()
+
+    def _remember(self) -> Memory:
+        known = getattr(self, "_memory", None)
+        return Memory(keep=len(self) > _REMEMBER, part=known and known.part)
 
     def _forget(self) -> None:
         for name in ("answer", "assessment", "novelty"):
@@ -261,17 +279,21 @@ class Pool:
         return bool((fitted_codes != codes).sum() <= _REFIT * (fitted_codes >= 0).sum())
 
 
-def whitened_graph(x: Any, progress: Progress | None = None) -> tuple[Whitening, NdArray, PoolGraph]:
+def whitened_graph(
+    x: Any, progress: Progress | None = None, folder: str | Path | None = None
+) -> tuple[Whitening, NdArray, PoolGraph]:
     """The whitening of points (n, d), their whitened unit vectors (n, r), and the neighbour graph of these.
 
     The ridge of the whitening is 2 d / n, between 0.3 and 3: with fewer points per dimension, directions of small
-    variance are known less well.
+    variance are known less well. What each stage found is kept in ``folder``, from which a run that was ended goes on.
     """
     x = check_points(x)
     n, d = x.shape
     if n < 2:
         raise InputError("a pool needs at least two points, and n_samples=1. Add points.")
     ridge = float(np.clip(2 * d / n, _RIDGE_LOW, _RIDGE_HIGH))
-    whitening = neighbour_whitening(x, ridge=ridge)
-    points = whitening.apply(x)
-    return whitening, points, neighbour_graph(points, min(N_NEIGHBORS, n - 1), GAMMA, progress=progress)
+    stages = Stages(folder, x)
+    whitening = Whitening(*stages.keep("whitening", lambda: neighbour_whitening(x, ridge=ridge)))
+    points = whitening.apply(x, stages)
+    k = min(N_NEIGHBORS, n - 1)
+    return whitening, points, neighbour_graph(points, k, GAMMA, progress=progress, stages=stages)
