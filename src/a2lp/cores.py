@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -19,6 +19,7 @@ from a2lp.errors import InputError
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 Space = TypeVar("Space")
+Map = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]
 
 CGROUP = Path("/sys/fs/cgroup")
 
@@ -80,20 +81,56 @@ def _in_a_thread(function: Callable[[], object]) -> None:
     thread.join()
 
 
+_mine = threading.local()  # the crew of this thread, if it has one
+
+
+@contextmanager
+def crew() -> Iterator[Map]:
+    """A function ``run(function, items)`` that is ``map_on_cores``, for many short steps: its threads start once.
+
+    Within it, a crew is the same one; within the work of its threads, a crew is the thread itself.
+    """
+    if (known := getattr(_mine, "run", None)) is not None:
+        yield known
+        return
+    n_threads = count()
+    with one_blas_thread(), ThreadPoolExecutor(n_threads, initializer=_work_alone) as pool:
+
+        def run(function: Callable[[Item], Answer], items: Iterable[Item]) -> list[Answer]:
+            items = list(items)
+            if n_threads == 1 or len(items) == 1:
+                return alone(function, items)
+            futures = [pool.submit(function, item) for item in items]
+            try:
+                return [future.result() for future in futures]
+            finally:
+                for future in futures:
+                    future.cancel()
+
+        _mine.run = run
+        try:
+            yield run
+        finally:
+            _mine.run = None
+
+
+def alone(function: Callable[[Item], Answer], items: Iterable[Item]) -> list[Answer]:
+    """``[function(item) for item in items]``, one after the other."""
+    return [function(item) for item in items]
+
+
+def _work_alone() -> None:
+    _mine.run = alone
+
+
 def map_on_cores(function: Callable[[Item], Answer], items: Iterable[Item]) -> list[Answer]:
     """``[function(item) for item in items]``, one item per core.
 
     BLAS is limited to one thread meanwhile: for small tasks its threads cost more than they gain. An exception,
     including Ctrl-C, cancels the items that have not begun.
     """
-    items = list(items)
-    pool = ThreadPoolExecutor(max(1, min(len(items), count())))
-    with one_blas_thread():
-        try:
-            futures = [pool.submit(function, item) for item in items]
-            return [future.result() for future in futures]
-        finally:
-            pool.shutdown(cancel_futures=True)
+    with crew() as run:
+        return run(function, items)
 
 
 def map_tasks(solve: Callable[[int, Space], None], n_tasks: int, make_workspace: Callable[[], Space]) -> None:

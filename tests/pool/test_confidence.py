@@ -137,7 +137,7 @@ def test_a_hidden_label_is_not_seen():
     assert sorted(folds[:3]) == [0, 1, 2]
     assert (folds[5:] == -1).all()  # the only label of its class, and the unlabelled
     shown = []
-    rows = predict_held_out(codes, folds, lambda given: (shown.append(given), given)[1])
+    rows = predict_held_out(codes, folds, lambda given, held_out: (shown.append(given), given[held_out])[1])
     np.testing.assert_array_equal(rows, [-1] * 5)
     for given in shown:
         assert (given == 0).sum() == 2

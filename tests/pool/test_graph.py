@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from a2lp.errors import A2LPWarning, InputError, MissingExtraError
+from a2lp.errors import A2LPWarning, InputError
 from a2lp.graph import affinity, normalise
-from a2lp.pool import graph as pool_graph
 from a2lp.pool import neighbours
+from a2lp.pool.cells import search_cells
 from a2lp.pool.graph import estimate_memory, from_distances, from_sparse, neighbour_graph
 from a2lp.preprocess import l2
 
@@ -114,18 +114,47 @@ def test_a_matrix_of_the_caller_is_made_symmetric_and_not_changed() -> None:
     )
 
 
-@pytest.mark.skipif(pool_graph.pick_method("auto", 10**6) == "faiss", reason="FAISS is installed")
-def test_faiss_is_an_extra() -> None:
-    with pytest.raises(MissingExtraError, match=r"faiss-cpu.*\[pool\]"):
-        neighbour_graph(clusters(50), method="faiss")
+@pytest.fixture(scope="module")
+def many() -> np.ndarray[Any, Any]:
+    return clusters(9000, 16).astype(np.float32)
 
 
-def test_faiss_finds_nearly_all_neighbours() -> None:
-    pytest.importorskip("faiss")
-    x = clusters(3000)
-    found, expected = neighbour_graph(x, method="faiss").weights, neighbour_graph(x).weights
-    assert (found > 0).multiply(expected > 0).sum() > 0.95 * expected.nnz
-    assert abs(found - expected).max() <= 1
+def test_cells_find_nearly_all_neighbours(many: Any) -> None:
+    found, expected = neighbour_graph(many, method="cells").weights, neighbour_graph(many).weights
+    assert (found > 0).multiply(expected > 0).sum() > 0.98 * expected.nnz
+    common = found.multiply(expected > 0) - expected.multiply(found > 0)
+    assert abs(common).max() < 0.51 * expected.max()  # half of it where one of two points lacks the other
+
+
+def test_neighbours_of_neighbours_are_worth_their_time(many: Any) -> None:
+    expected = neighbours.search(many, 20).indices
+
+    def recall(joins: int) -> float:
+        found = search_cells(many, 20, lambda done, of: None, joins).indices
+        return float(np.mean([len(np.intersect1d(a, b)) / 20 for a, b in zip(found, expected, strict=True)]))
+
+    without, with_joins = recall(0), recall(2)
+    assert with_joins > 0.98 and 1 - with_joins < (1 - without) / 2
+
+
+def test_cells_do_not_depend_on_the_number_of_cores(many: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = []
+    for n_cores in (1, 4):
+        monkeypatch.setenv("A2LP_CORES", str(n_cores))
+        told: list[tuple[int, int]] = []
+        answers.append(search_cells(many, 12, lambda done, of, told=told: told.append((done, of))))
+        assert told[-1][0] == told[-1][1] and told == sorted(told)
+    np.testing.assert_array_equal(answers[0].indices, answers[1].indices)
+    np.testing.assert_array_equal(answers[0].similarities, answers[1].similarities)
+
+
+def test_cells_of_few_directions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More equal points than a cell should hold, and cells that hold none."""
+    x = np.repeat(np.eye(5) + 0.1, 80, axis=0)
+    found = neighbour_graph(x, 10, method="cells")
+    parts = np.repeat(np.arange(5), 80)
+    rows, columns = found.weights.nonzero()
+    assert found.weights.nnz and (parts[rows] == parts[columns]).all()
 
 
 def test_too_many_neighbours_are_cut_with_a_warning() -> None:

@@ -10,6 +10,7 @@ from scipy import sparse
 
 import a2lp
 from a2lp.errors import InputError
+from a2lp.pool import graph as module_graph
 from a2lp.pool import propagate as module
 from a2lp.pool.graph import PoolGraph, from_sparse, neighbour_graph
 from a2lp.pool.propagate import propagate
@@ -74,13 +75,48 @@ def test_a_warm_start_leaves_little_to_do_and_touches_nothing_of_the_callers() -
     np.testing.assert_array_equal(before.Z, kept)
 
 
-def test_a_class_does_not_depend_on_the_others_or_on_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, _, y = pool(600)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-3), (np.float64, 1e-6)])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_class_does_not_depend_on_the_others_or_on_cores(
+    dtype: Any, tolerance: float, ordered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many blocks of rows and more than one of columns, most of which are done before others."""
+    if ordered:
+        monkeypatch.setattr(module_graph, "_ORDERED", 0)
+    monkeypatch.setattr(module, "_SHORT", 0)
+    x, _, y = pool(6000)
+    graph = neighbour_graph(x.astype(dtype), 6)
+    y = np.concatenate([y, y + np.random.default_rng(0).random((6000, C)), np.eye(6000)[:, :25]], axis=1).astype(dtype)
+    answers = []
+    for n_cores in (1, 2, 8):
+        monkeypatch.setenv("A2LP_CORES", str(n_cores))
+        answers.append(propagate(graph, y, tolerance=tolerance).Z)
+    np.testing.assert_array_equal(answers[0], answers[1])
+    np.testing.assert_array_equal(answers[0], answers[2])
+    for column in (0, C, -1):
+        one = y[:, [column]]
+        np.testing.assert_array_equal(propagate(graph, one, tolerance=tolerance).Z[:, 0], answers[0][:, column])
+
+
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-4])
+def test_float32_keeps_the_residual_that_it_tells(tolerance: float) -> None:
+    x, _, y = pool(5000)
+    graph = neighbour_graph(x.astype(np.float32))
+    for start in (None, np.full_like(y, 0.3)):
+        found = propagate(graph, y.astype(np.float32), 0.8, tolerance=tolerance, start=start)
+        assert found.Z.dtype == np.float32
+        true = true_residual(graph, y, found.Z, 0.8)
+        assert (true <= tolerance).all()
+        np.testing.assert_allclose(found.residual, true, rtol=1e-2)
+
+
+def test_the_order_of_rows_is_a_matter_of_speed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, _, y = pool(3000)
+    expected = propagate(neighbour_graph(x), y, tolerance=1e-10).Z
+    monkeypatch.setattr(module_graph, "_ORDERED", 0)
     graph = neighbour_graph(x)
-    together = propagate(graph, y).Z
-    np.testing.assert_array_equal(propagate(graph, y[:, 3:4]).Z[:, 0], together[:, 3])
-    monkeypatch.setattr(module, "_BLOCK", 3)
-    np.testing.assert_array_equal(propagate(graph, y).Z, together)
+    assert sorted(graph.system.order) == list(range(3000))
+    np.testing.assert_allclose(propagate(graph, y, tolerance=1e-10).Z, expected, atol=1e-9)
 
 
 def test_classes_without_labels_and_isolated_points() -> None:

@@ -35,7 +35,8 @@ _INSIDE = _COMMON | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 part = numba.njit(**_INSIDE)
 fast_part = numba.njit(fastmath=FAST, forceinline=True, **_INSIDE)
 
-_SOURCES = ("kernels", "engines", "loops", "pool/_kernels.py", "arrays.py", "graph.py", "losses.py", "optimizers.py")
+_POOL = ("pool/_kernels.py", "pool/_solver.py", "pool/_search.py")
+_SOURCES = ("kernels", "engines", "loops", *_POOL, "arrays.py", "graph.py", "losses.py", "optimizers.py")
 _UNUSED_DAYS = 30
 _MOST_FOLDERS = 8
 

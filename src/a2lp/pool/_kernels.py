@@ -1,11 +1,10 @@
-"""Compiled parts of the pool: lists of nearest neighbours, residual push and conjugate gradients on a sparse graph.
+"""Compiled parts of the pool: lists of nearest neighbours, residual push, and the map.
 
 A list of neighbours is a row of similarities and one of indices, best first, of equal ones the lower index. Its
 unused end holds ``TINY`` and ``NOBODY``. Since that order is total, a list does not depend on the order in which
 candidates came.
 
-No sum is reassociated here, and sums over points run per class: the result for a class depends neither on the other
-classes nor on the number of cores.
+No sum is reassociated here.
 """
 
 from __future__ import annotations
@@ -32,6 +31,15 @@ def _insert(sims, indices, value, index):
         place -= 1
     sims[place] = value
     indices[place] = index
+
+
+@_exact
+def widen(half, bits):
+    """Bits of float32 numbers that are 2^-112 times finite float16 numbers, given as uint16, both (m, d)."""
+    for i in range(half.shape[0]):
+        for q in range(half.shape[1]):
+            value = np.uint32(half[i, q])
+            bits[i, q] = ((value & np.uint32(0x7FFF)) << np.uint32(13)) | ((value & np.uint32(0x8000)) << np.uint32(16))
 
 
 @_exact
@@ -147,70 +155,43 @@ def push(indptr, indices, data, alpha, rows, weights, least, column, touched):
 
 
 @_exact
-def residual(indptr, indices, data, alpha, z, y, r):
-    """R = Y - (I - alpha S) Z, and the squared length of its columns; all (n, w), contiguous."""
-    n, w = z.shape
-    squares = np.zeros(w)
-    total = np.empty(w)
-    for i in range(n):
-        total[:] = 0
-        for e in range(indptr[i], indptr[i + 1]):
-            weight = data[e]
-            j = indices[e]
-            for q in range(w):
-                total[q] += weight * z[j, q]
-        for q in range(w):
-            value = y[i, q] - z[i, q] + alpha * total[q]
-            r[i, q] = value
-            squares[q] += value * value
-    return squares
+def kin(indptr, indices, data, edge, scale, row, values, touched):
+    """A row of K = I + edge S + edge² S², scaled: in ``values`` (n,), zero before, at the places ``touched``.
+
+    Returns their number.
+    """
+    values[row] = 1
+    touched[0] = row
+    count = 1
+    for e in range(indptr[row], indptr[row + 1]):
+        j = indices[e]
+        if values[j] == 0:
+            touched[count] = j
+            count += 1
+        values[j] += edge * data[e]
+        for f in range(indptr[j], indptr[j + 1]):
+            k = indices[f]
+            if values[k] == 0:
+                touched[count] = k
+                count += 1
+            values[k] += edge * edge * data[e] * data[f]
+    for place in range(count):
+        values[touched[place]] *= scale[row] * scale[touched[place]]
+    return count
 
 
 @_exact
-def conjugate_gradients(indptr, indices, data, alpha, z, r, squares, enough, limit):
-    """Solve (I - alpha S) Z = Y for all columns of a block, from Z with its residual R, until |R_q|^2 <= enough_q.
-
-    ``z``, ``r`` and ``squares`` are changed. Returns the number of rounds, at most ``limit``.
-    """
-    n, w = z.shape
-    p = r.copy()
-    mp = np.empty((n, w))
-    total = np.empty(w)
-    curvature = np.empty(w)
-    step = np.empty(w)
-    before = np.empty(w)
-    for rounds in range(limit):
-        if np.all(squares <= enough):
-            return rounds
-        curvature[:] = 0
-        for i in range(n):
-            total[:] = 0
-            for e in range(indptr[i], indptr[i + 1]):
-                weight = data[e]
-                j = indices[e]
-                for q in range(w):
-                    total[q] += weight * p[j, q]
-            for q in range(w):
-                value = p[i, q] - alpha * total[q]
-                mp[i, q] = value
-                curvature[q] += p[i, q] * value
-        for q in range(w):
-            # a column that is done does not change
-            step[q] = squares[q] / curvature[q] if squares[q] > enough[q] and curvature[q] > 0 else 0.0
-            before[q] = squares[q]
-            if step[q] > 0:
-                squares[q] = 0
-        for i in range(n):
-            for q in range(w):
-                z[i, q] += step[q] * p[i, q]
-                r[i, q] -= step[q] * mp[i, q]
-                squares[q] += r[i, q] * r[i, q] if step[q] > 0 else 0.0
-        for q in range(w):
-            total[q] = squares[q] / before[q] if step[q] > 0 else 0.0
-        for i in range(n):
-            for q in range(w):
-                p[i, q] = r[i, q] + total[q] * p[i, q]
-    return limit
+def kin_gains(indptr, indices, data, edge, scale, need, covered, first, last, values, touched, gains):
+    """For some rows i of K the sums over j of need_j [K_ij - covered_j]_+; ``values`` is zero before and after."""
+    for i in range(first, last):
+        count = kin(indptr, indices, data, edge, scale, i, values, touched)
+        total = 0.0
+        for place in range(count):
+            j = touched[place]
+            if values[j] > covered[j]:
+                total += need[j] * (values[j] - covered[j])
+            values[j] = 0
+        gains[i] = total
 
 
 @_exact

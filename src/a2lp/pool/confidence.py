@@ -27,7 +27,7 @@ it is judged by its prediction from all other labels of today.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -221,15 +221,16 @@ def _few_sd(task: Task) -> float:
 
 def _held_out(answer: PoolAnswer) -> tuple[NdArray, NdArray, NdArray]:
     """The points whose label can be held out (m,), their predictions (m, c), and the evidence for these (m,)."""
-    task = answer.task
+    task, part = answer.task.sample()
     folds = draw_folds(task.codes, _FOLDS, task.seed, named=task.names is not None)
-    rows = np.flatnonzero(folds >= 0)
+    rows = part[folds >= 0]
     if task.n_classes == 1 or not len(rows):
         return np.zeros(0, np.int64), np.zeros((0, task.n_classes), np.float32), np.zeros(0)
 
-    def predict(codes: NdArray) -> NdArray:
-        hidden: Task = replace(task, codes=codes)
-        return np.column_stack([METHODS[answer.method](hidden), lp(hidden).max(axis=1)])
+    def predict(codes: NdArray, held_out: NdArray) -> NdArray:
+        hidden = task.hiding(codes)
+        predicted = METHODS[answer.method](hidden)[held_out]
+        return np.column_stack([predicted, lp(hidden)[held_out].max(axis=1)])
 
     found = predict_held_out(task.codes, folds, predict)
     predicted = found[:, :-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -15,8 +15,29 @@ from a2lp import cores
 from a2lp.checks import require_number, require_whole
 from a2lp.errors import A2LPWarning, InputError, ShapeError
 from a2lp.pool.neighbours import SPARE, Lists, NdArray, Progress, check_points, pick_method, search, search_rows
+from a2lp.pool.stages import Stages
 
 Sparse = Any  # a scipy.sparse.csr_array
+
+_ORDERED = 20_000  # points up to which everything is in the cache, whatever the order of the rows
+_CELL = 256  # points of a cell
+
+
+class System(NamedTuple):
+    """S = D^-1/2 W D^-1/2 of eq. 2, its rows and columns in an order that makes products fast: by cells of neighbours.
+
+    Attributes
+    ----------
+    order : array (n,) or None
+        The point of each row; None for that of the points.
+    indptr, indices, data : array
+        As in a csr_array; columns are not sorted.
+    """
+
+    order: NdArray | None
+    indptr: NdArray
+    indices: NdArray
+    data: NdArray
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,11 +66,31 @@ class PoolGraph:
         return np.asarray(self.weights.sum(axis=1, dtype=np.float64)).ravel()
 
     @cached_property
+    def system(self) -> System:
+        """What ``propagate`` solves."""
+        from a2lp.pool import _solver as kernels
+
+        w = self.weights
+        indptr = w.indptr.astype(np.int64, copy=False)  # of one type, so that it is compiled once
+        indices = w.indices.astype(np.int32, copy=False)
+        if self.n <= _ORDERED:
+            return System(None, indptr, indices, self.normalised.data)
+        cell = np.empty(self.n, np.int64)
+        kernels.nearest_seed(indptr, indices, np.linspace(0, self.n - 1, self.n // _CELL).astype(np.int64), cell)
+        order = np.argsort(cell, kind="stable").astype(np.int32)
+        starts, columns, data = np.empty_like(indptr), np.empty_like(indices), np.empty_like(w.data)
+        kernels.arrange(indptr, indices, w.data, self._scale, order, np.argsort(order), starts, columns, data)
+        return System(order, starts, columns, data)
+
+    @property
+    def _scale(self) -> NdArray:
+        # weights may have any scale, so nothing is added to the degrees; the row of an isolated point is zero
+        return np.divide(1.0, np.sqrt(self.degree), out=np.zeros(self.n), where=self.degree > 0)
+
+    @cached_property
     def normalised(self) -> Sparse:
         """S = D^-1/2 W D^-1/2 of eq. 2 (n, n)."""
-        # weights may have any scale, so nothing is added to the degrees; the row of an isolated point is zero
-        scale = np.divide(1.0, np.sqrt(self.degree), out=np.zeros(self.n), where=self.degree > 0)
-        w = self.weights
+        scale, w = self._scale, self.weights
         data = w.data * np.repeat(scale, np.diff(w.indptr)) * scale[w.indices]
         return sparse.csr_array((data.astype(w.dtype, copy=False), w.indices, w.indptr), shape=w.shape)
 
@@ -67,6 +108,7 @@ def neighbour_graph(
     method: str = "auto",
     memory_limit: int | None = None,
     progress: Progress | None = None,
+    stages: Stages | None = None,
 ) -> PoolGraph:
     """The nearest-neighbour graph of points: weights [cosine]_+^gamma between each point and those it chooses.
 
@@ -78,13 +120,15 @@ def neighbour_graph(
         Neighbours that each point chooses, k; ties go to the lower row.
     gamma : float
         Power of the cosines.
-    method : {"auto", "exact", "faiss"}
-        How neighbours are found. FAISS misses a few percent of them and is faster for more than 100,000 points, where
-        ``"auto"`` uses it if it is installed.
+    method : {"auto", "exact", "cells"}
+        How neighbours are found: by comparing all points, or by cells (``a2lp.pool.cells``), which misses a few
+        percent of them and is faster for many points. ``"auto"`` is exact up to 20,000.
     memory_limit : int, optional
         Bytes; a pool that needs more by ``estimate_memory`` is refused before anything is computed.
     progress : callable, optional
         Called with the amount done and the total.
+    stages : Stages, optional
+        Files of what was found already.
 
     Returns
     -------
@@ -102,12 +146,18 @@ def neighbour_graph(
             f"and memory_limit allows {memory_limit / 2**30:.2g} GiB. Use fewer neighbours or points, or a higher "
             "limit."
         )
-    lists = search(x, min(k + SPARE, n - 1), method, progress)
-    chosen, cut = lists.choose(k)
-    cut &= lists.indices.shape[1] < n - 1
-    if method == "exact" and cut.any():
-        lists, chosen = _with_all_ties(x, lists, chosen, np.flatnonzero(cut), k)
-    return from_chosen(lists, chosen, gamma)
+
+    def make() -> tuple[NdArray, ...]:
+        lists = search(x, min(k + SPARE, n - 1), method, progress, stages)
+        chosen, cut = lists.choose(k)
+        cut &= lists.indices.shape[1] < n - 1
+        if method == "exact" and cut.any():
+            lists, chosen = _with_all_ties(x, lists, chosen, np.flatnonzero(cut), k)
+        weights = from_chosen(lists, chosen, gamma).weights
+        return weights.data, weights.indices, weights.indptr
+
+    arrays = make() if stages is None else stages.keep(f"graph {k} {gamma:g} {method}", make)
+    return PoolGraph(sparse.csr_array(arrays, shape=(n, n)))
 
 
 def from_distances(indices: Any, similarities: Any, gamma: float = 3) -> PoolGraph:
@@ -180,7 +230,7 @@ def from_chosen(lists: Lists, chosen: NdArray, gamma: float) -> PoolGraph:
 def estimate_memory(n: int, d: int, k: int = 20, c: int = 0, *, method: str = "auto") -> int:
     """About how many bytes the graph and the propagation of c classes need at their peak, beside the points."""
     n_cores = cores.count()
-    index_bytes = n * (4 * d + 8) if pick_method(method, n) == "faiss" else 0
+    index_bytes = 0
     search_bytes = n * (k + SPARE) * 8 + n_cores * (2 * 2048 * d + 2048 * 2048) * 4
     graph_bytes = n * k * 100  # A, A', their sum and SciPy's copies, as measured with 100,000 points
     solve_bytes = n * 8 * (c + 6 * min(c, 16 * n_cores))  # Z, and the working arrays of each core

@@ -6,7 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from a2lp.cores import alone, crew
 from a2lp.pool.neighbours import NdArray
+
+_SMALL = 30_000  # points
 
 
 def usual_count(codes: NdArray, n_classes: int) -> int:
@@ -31,7 +34,7 @@ def draw_folds(codes: NdArray, n_folds: int, seed: int, *, named: bool = False) 
     return folds
 
 
-def predict_held_out(codes: NdArray, folds: NdArray, predict: Callable[[NdArray], NdArray]) -> NdArray:
+def predict_held_out(codes: NdArray, folds: NdArray, predict: Callable[[NdArray, NdArray], NdArray]) -> NdArray:
     """Predictions for the points in folds, each made without the labels of its fold.
 
     Parameters
@@ -39,16 +42,21 @@ def predict_held_out(codes: NdArray, folds: NdArray, predict: Callable[[NdArray]
     codes, folds : array (n,)
         ``folds`` as from ``draw_folds``; at least one point must be in a fold.
     predict : callable
-        Gets codes with a fold's labels replaced by -1, and returns an array (n, ...).
+        Gets codes with a fold's labels replaced by -1, and the rows of these labels; returns predictions for the rows.
 
     Returns
     -------
     array (m, ...)
         In the order of ``np.flatnonzero(folds >= 0)``.
     """
-    predictions: dict[int, NdArray] = {}
-    for fold in np.unique(folds[folds >= 0]):
+
+    def predicted(fold: int) -> tuple[NdArray, NdArray]:
         rows = np.flatnonzero(folds == fold)
-        predicted = predict(np.where(folds == fold, -1, codes))
-        predictions |= dict(zip(rows.tolist(), predicted[rows], strict=True))
-    return np.stack([predictions[row] for row in sorted(predictions)])
+        return rows, predict(np.where(folds == fold, -1, codes), rows)
+
+    numbers = np.unique(folds[folds >= 0]).tolist()
+    with crew() as run:
+        # a fold to a core, or, where its arrays are large, all cores to a fold
+        found = (run if len(codes) <= _SMALL else alone)(predicted, numbers)
+    order = np.argsort(np.concatenate([rows for rows, _ in found]))
+    return np.asarray(np.concatenate([values for _, values in found])[order])

@@ -16,13 +16,22 @@ PENALTY = 0.01
 _ROUNDS = 100  # after that the coefficients still change, but the labels do not
 
 
-def fit(points: NdArray, targets: NdArray, penalty: float = PENALTY) -> NdArray:
-    """The coefficients (d + 1, c), the intercept last, for points (s, d) and their class distributions (s, c)."""
-    if len(points) < points.shape[1]:
+def fit(points: NdArray, targets: NdArray, penalty: float = PENALTY, *, start: NdArray | None = None) -> NdArray:
+    """The coefficients (d + 1, c), the intercept last, for points (s, d) and their class distributions (s, c).
+
+    ``start`` may have those for similar points.
+    """
+    with one_blas_thread():  # for products of this size, starting threads takes longer than computing
+        if len(points) >= points.shape[1]:
+            return _minimise(points, targets, penalty, start)
         # the coefficients are in the span of the points, so the problem has fewer than d dimensions
         span = np.linalg.qr(points.T)[0]  # (d, s)
-        inner = fit(points @ span, targets, penalty)
+        within = None if start is None else np.vstack([span.T @ start[:-1], start[-1:]])
+        inner = _minimise(points @ span, targets, penalty, within)
         return np.vstack([span @ inner[:-1], inner[-1:]])
+
+
+def _minimise(points: NdArray, targets: NdArray, penalty: float, start: NdArray | None) -> NdArray:
     d, c = points.shape[1], targets.shape[1]
 
     def loss(flat: NdArray) -> tuple[float, NdArray]:
@@ -37,9 +46,8 @@ def fit(points: NdArray, targets: NdArray, penalty: float = PENALTY) -> NdArray:
         gradient = np.vstack([points.T @ error + penalty * w[:-1], error.sum(axis=0)])
         return float(value), gradient.ravel().astype(np.float64)
 
-    options = {"maxiter": _ROUNDS, "ftol": 1e-6}
-    with one_blas_thread():  # for products of this size, starting threads takes longer than computing
-        found = minimize(loss, np.zeros((d + 1) * c), jac=True, method="L-BFGS-B", options=options)
+    first = np.zeros((d + 1) * c) if start is None else start.ravel().astype(np.float64)
+    found = minimize(loss, first, jac=True, method="L-BFGS-B", options={"maxiter": _ROUNDS, "ftol": 1e-6})
     coefficients: NdArray = found.x.reshape(d + 1, c).astype(points.dtype)
     return coefficients
 

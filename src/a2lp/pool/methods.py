@@ -30,11 +30,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
 
-from a2lp.arrays import softmax
+from a2lp.arrays import log_softmax, softmax
 from a2lp.engines import select
 from a2lp.engines.contract import Points, Settings
 from a2lp.errors import InputError
@@ -42,9 +42,12 @@ from a2lp.pool import logistic
 from a2lp.pool.adapt import adapt
 from a2lp.pool.graph import PoolGraph
 from a2lp.pool.held_out import draw_folds, predict_held_out, usual_count
+from a2lp.pool.memory import NO_MEMORY, Memory
 from a2lp.pool.names import Names, named
-from a2lp.pool.neighbours import NdArray, nearest
-from a2lp.pool.propagate import propagate
+from a2lp.pool.neighbours import NdArray, nearest, rows_of
+from a2lp.pool.part import WHOLE, Part
+from a2lp.pool.rows import by_rows, weighted_sums
+from a2lp.pool.weights import fit_weights, mix
 
 N_NEIGHBORS = 20
 GAMMA = 3
@@ -55,14 +58,16 @@ _SMOOTH_RESIDUAL = 1e-2  # of averaged probabilities: labels are the same with 1
 _SHARPNESS = 160.0  # of the softmax over squared distances to class means; 80 and 160 differ by a point, 40 merges
 _PRIOR = 2.0  # points that every class has beside its labelled ones
 _EM_ROUNDS = 3
+_LEAST = np.float32(np.log(1e-9))  # of the logarithms of probabilities
 _FLOOR = 1e-3  # spread over all classes, so that no model can exclude a class
 _FIT_FROM = 4  # labels per class from which the weights are fitted; with fewer it costs accuracy
 _FIT_FROM_WITH_NAMES = 8
 _LABELS_OF_A_NAME = 4.0  # labels per class at which the models of labels have half their weight beside names
 _FIT_FOLDS = 3
+_FIT_WHOLE = 100_000  # points up to which the weights are fitted on all of them; a part costs up to 0.4 points
 _SCALE = 0.5  # of the first weights: makes the confidence about right
 _KNN = 5
-_DENSE_POINTS = 2_000  # up to here, a dense graph in one compiled loop is faster than a sparse one
+_DENSE_WORK = 5e8  # multiply-adds of a step, up to which a dense graph in one compiled loop is faster than a sparse one
 
 
 def go_on() -> None:
@@ -87,6 +92,8 @@ class Task:
         Weights of the three models of ``auto``.
     check : callable
         Called between the models, rounds and folds of a method; what it raises ends the computation.
+    memory : Memory
+        What the answer before left.
     names : Names, optional
         The named classes, which are then all classes; labels are optional.
     """
@@ -98,6 +105,7 @@ class Task:
     seed: int = 0
     weights: NdArray | None = None
     check: Callable[[], None] = go_on
+    memory: Memory = NO_MEMORY
     names: Names | None = None
 
     def __repr__(self) -> str:
@@ -109,11 +117,14 @@ class Task:
         return self.codes >= 0
 
     @cached_property
+    def targets(self) -> NdArray:
+        """The labels of the labelled points as distributions (s, c)."""
+        return np.eye(self.n_classes, dtype=np.float32)[self.codes[self.given]]
+
+    @property
     def one_hot(self) -> NdArray:
         """Labels as distributions (n, c), rows of zeros where there is none."""
-        y = np.zeros((len(self.codes), self.n_classes), np.float32)
-        y[self.given, self.codes[self.given]] = 1
-        return y
+        return self.pinned(np.zeros((len(self.codes), self.n_classes), np.float32))
 
     @cached_property
     def propagated(self) -> NdArray:
@@ -121,9 +132,28 @@ class Task:
 
         With names, points without a label contribute the probabilities that the names give them.
         """
-        known = self.one_hot if self.names is None else self.pinned(np.exp(self.names.text))
-        z = propagate(self.graph, known, _ALPHA, tolerance=_RESIDUAL).Z
-        return np.maximum(z, 0)  # the solver may leave values slightly below 0
+        if self.names is None:
+            z = self.memory.propagated(self.graph, self.codes, self.one_hot, _ALPHA, _RESIDUAL)
+        else:
+            known = self.pinned(np.exp(self.names.text))
+            z = self.memory.solved("propagated with names", self.graph, known, _ALPHA, _RESIDUAL)
+        return by_rows(lambda part: np.maximum(z[part], 0), z)  # the solver may leave values slightly below 0
+
+    def hiding(self, codes: NdArray) -> Task:
+        """The same pool with fewer labels, which nothing that was computed with them gives away."""
+        return replace(self, codes=codes, memory=NO_MEMORY)
+
+    def sample(self, largest: int = WHOLE) -> tuple[Task, NdArray]:
+        """The task on a part of the pool, if it has more points than this, and the rows of the part (m,)."""
+        if self.points is None or len(self.codes) <= largest:
+            return self, np.arange(len(self.codes))
+        part = self.memory.part or Part(self.points, N_NEIGHBORS, GAMMA)
+        if self.memory is not NO_MEMORY:
+            self.memory.part = part
+        rows, points, graph = part.around(self.points, self.given)
+        names = None if self.names is None else self.names.of(rows)
+        codes = self.codes[rows]
+        return replace(self, points=points, graph=graph, codes=codes, names=names, memory=NO_MEMORY), rows
 
     @property
     def labels_per_class(self) -> float:
@@ -140,14 +170,17 @@ class Task:
         return self.points
 
     def pinned(self, distributions: NdArray) -> NdArray:
-        """The distributions, with the given labels in the rows of labelled points."""
-        return np.where(self.given[:, None], self.one_hot, distributions)
+        """The distributions, now with the given labels in the rows of labelled points."""
+        distributions[self.given] = self.targets
+        return distributions
 
-    def smoothed(self, distributions: NdArray) -> NdArray:
-        """Distributions averaged over the graph; labelled points contribute their given labels."""
-        start = distributions / (1 - _SMOOTH)  # close to the solution
+    def smoothed(self, distributions: NdArray, name: str) -> NdArray:
+        """Distributions averaged over the graph; labelled points contribute their given labels.
+
+        What they are averages of has a name, by which the next answer starts from this one.
+        """
         y = self.pinned(distributions)
-        return as_distributions(propagate(self.graph, y, _SMOOTH, tolerance=_SMOOTH_RESIDUAL, start=start).Z)
+        return as_distributions(self.memory.solved(name, self.graph, y, _SMOOTH, _SMOOTH_RESIDUAL))
 
 
 def lp(task: Task) -> NdArray:
@@ -159,7 +192,8 @@ def a2lp(task: Task) -> NdArray:
     """A2LP: label propagation with adapted anchors."""
     points, n = task.vectors("a2lp"), len(task.codes)
     settings = Settings(n_neighbors=min(N_NEIGHBORS, n - 1), gamma=GAMMA, alpha=_ALPHA, steps=100)
-    if n > _DENSE_POINTS:
+    s, d = int(task.given.sum()), points.shape[1]
+    if n**3 / 3 + 2 * task.n_classes * n**2 + 2 * s * n * d > _DENSE_WORK:
         return as_distributions(adapt(points, task.codes, settings, tolerance=1e-4).Z)
     order = np.argsort(~task.given, kind="stable")  # labelled points first
     codes = task.codes[order][: task.given.sum()]
@@ -169,12 +203,13 @@ def a2lp(task: Task) -> NdArray:
 
 def logistic_regression(task: Task) -> NdArray:
     """Logistic regression on the labelled points alone."""
-    return np.asarray(softmax(_logits(task, "logistic")))
+    logits = _logits(task, "logistic")
+    return by_rows(lambda part: softmax(logits[part]), logits)
 
 
 def smoothed_lr(task: Task) -> NdArray:
     """Probabilities of logistic regression, averaged over the graph."""
-    return task.smoothed(softmax(_logits(task, "smoothed_lr")))
+    return task.smoothed(logistic_regression(task), "smoothed_lr")
 
 
 def em(task: Task) -> NdArray:
@@ -199,7 +234,8 @@ def auto(task: Task) -> NdArray:
     if task.names is not None and not task.given.any():
         return named(task)
     assert task.weights is not None
-    return mix(_log_probabilities(task), task.weights)
+    weights, models = task.weights, _models(task)
+    return by_rows(lambda part: mix(_logarithms(models, part), weights), np.empty_like(models[-1]))
 
 
 METHODS: dict[str, Callable[[Task], NdArray]] = {
@@ -215,29 +251,6 @@ METHODS: dict[str, Callable[[Task], NdArray]] = {
 WITHOUT_LABELS = ("auto", "lp", "names")  # these need no labels where there are names
 
 
-def mix(models: NdArray, weights: NdArray) -> NdArray:
-    """Distributions (n, c) from log-probabilities (n, q, c): their weighted sum, normalised."""
-    return np.asarray(softmax(np.einsum("nqc,q->nc", models, weights.astype(models.dtype))))
-
-
-def fit_weights(models: NdArray, codes: NdArray, start: NdArray) -> NdArray:
-    """Positive weights (q,) under which log-probabilities (s, q, c) make the codes (s,) likely, near ``start``."""
-    chosen = models[np.arange(len(codes)), :, codes].sum(axis=0, dtype=np.float64)  # (q,)
-
-    def loss(step: NdArray) -> tuple[float, NdArray]:
-        weights = start * np.exp(step)
-        total = np.einsum("sqc,q->sc", models, weights)
-        top = total.max(axis=1, keepdims=True)
-        p = np.exp(total - top)
-        norm = p.sum(axis=1, keepdims=True)
-        value = (top + np.log(norm)).sum() - chosen @ weights
-        gradient = (np.einsum("sqc,sc->q", models, p / norm) - chosen) * weights
-        return float(value + 0.5 * step @ step), gradient + step
-
-    weights: NdArray = start * np.exp(minimize(loss, np.zeros(len(start)), jac=True, method="L-BFGS-B").x)
-    return weights
-
-
 def choose_weights(task: Task) -> tuple[NdArray, str]:
     """The weights of ``auto``, of each of its models, and how they were chosen."""
     labels = task.labels_per_class
@@ -246,60 +259,87 @@ def choose_weights(task: Task) -> tuple[NdArray, str]:
         start, fit_from = np.append(labels / (labels + _LABELS_OF_A_NAME) * start, 1.0), _FIT_FROM_WITH_NAMES
     if (count := usual_count(task.codes, task.n_classes)) < fit_from or task.n_classes == 1:
         return start, f"fixed, since most classes have {count} label{'s' * (count != 1)}"
+    task, _ = task.sample(_FIT_WHOLE)
     folds = draw_folds(task.codes, _FIT_FOLDS, task.seed)
-    held_out = predict_held_out(task.codes, folds, lambda codes: _log_probabilities(replace(task, codes=codes)))
+    held_out = predict_held_out(task.codes, folds, lambda codes, rows: _logarithms(_models(task.hiding(codes)), rows))
     weights = fit_weights(held_out, task.codes[folds >= 0], start)
     return weights, f"fitted to {(folds >= 0).sum()} labels by cross-validation"
 
 
-def _log_probabilities(task: Task) -> NdArray:
-    """Log-probabilities of the models of ``auto`` (n, q, c): lp, em and smoothed_lr, and, with names, ``names``."""
+def _models(task: Task) -> list[NdArray]:
+    """Probabilities of lp, em and smoothed_lr (n, c), and, with names, of ``names``."""
     if task.names is not None:
-        return _named_log_probabilities(task)
+        return _models_with_names(task)
     task.check()
     logits = _logits(task, "auto")
     task.check()
-    models = [lp(task), _expectation_maximisation(task, logits), task.smoothed(softmax(logits))]
-    return np.log(np.stack(models, axis=1) + np.float32(_FLOOR / task.n_classes))
+    found = [lp(task), _expectation_maximisation(task, logits)]
+    return [*found, task.smoothed(by_rows(lambda part: softmax(logits[part]), logits), "smoothed_lr")]
 
 
-def _named_log_probabilities(task: Task) -> NdArray:
-    """Log-probabilities of lp, em, smoothed_lr and names (n, 4, c).
+def _logarithms(models: list[NdArray], rows: Any) -> NdArray:
+    """Logarithms of the probabilities of some points by several models (m, q, c)."""
+    floor = np.float32(_FLOOR / models[0].shape[1])
+    return np.log(np.stack([model[rows] for model in models], axis=1) + floor)
+
+
+def _models_with_names(task: Task) -> list[NdArray]:
+    """Probabilities of lp, em, smoothed_lr and names (n, c).
 
     Labels say nothing about named classes that have none. So the first three share out, among the classes that have
     labels, what names give these together; the others keep what names give them.
     """
-    names = np.log(named(task) + np.float32(_FLOOR / task.n_classes))
-    models = np.repeat(names[:, None, :], 4, axis=1)
+    names = named(task)
     seen = np.unique(task.codes[task.given])
-    if len(seen) > 1:
-        codes = np.where(task.given, np.searchsorted(seen, task.codes), -1)
-        among = _log_probabilities(replace(task, codes=codes, n_classes=len(seen), names=None))
-        models[:, :3, seen] = among + np.log(np.exp(names[:, seen]).sum(axis=1))[:, None, None]
-    return models
+    if len(seen) < 2:
+        return [names] * 4
+    codes = np.where(task.given, np.searchsorted(seen, task.codes), -1)
+    floor, floor_among = (np.float32(_FLOOR / count) for count in (task.n_classes, len(seen)))
+    together = (names[:, seen] + floor).sum(axis=1, keepdims=True)
+
+    def shared_out(among: NdArray) -> NdArray:
+        found = names.copy()
+        found[:, seen] = (among + floor_among) * together - floor  # ``_logarithms`` adds it
+        return found
+
+    models = _models(replace(task, codes=codes, n_classes=len(seen), names=None, memory=NO_MEMORY))
+    return [*map(shared_out, models), names]
 
 
 def _logits(task: Task, method: str) -> NdArray:
     points = task.vectors(method)
-    return logistic.scores(points, logistic.fit(points[task.given], task.one_hot[task.given]))
+    coefficients = task.memory.fitted(rows_of(points, task.given), task.targets)
+    out = np.empty((len(points), task.n_classes), coefficients.dtype)
+    return by_rows(lambda part: logistic.scores(rows_of(points, part), coefficients), out)
 
 
 def _expectation_maximisation(task: Task, logits: NdArray) -> NdArray:
     points = task.vectors("em")
-    evidence = min(4.0, 0.5 + 0.5 * task.labels_per_class) * np.log(np.maximum(softmax(logits), 1e-9))
+    weight = min(4.0, 0.5 + 0.5 * task.labels_per_class)
     soft = task.pinned(lp(task))
-    for _ in range(_EM_ROUNDS):
+    for number in range(_EM_ROUNDS):
         task.check()
         mass = soft.sum(axis=0)
-        means = (soft.T @ points) / np.maximum(mass, 1e-9)[:, None]  # (c, d)
-        distance = np.square(means).sum(axis=1) - 2 * points @ means.T  # less |x|^2, which is 1
-        prior = np.log(_PRIOR + soft[~task.given].sum(axis=0))
-        soft = task.pinned(task.smoothed(softmax(prior - _SHARPNESS * distance + evidence)))
+        means = weighted_sums(soft, points) / np.maximum(mass, 1e-9)[:, None]  # (c, d)
+        lengths = np.square(means).sum(axis=1)
+        prior = np.log(_PRIOR + mass - task.targets.sum(axis=0))
+
+        def expected(part: slice, means: NdArray = means, shift: NdArray = prior - _SHARPNESS * lengths) -> NdArray:
+            closeness = rows_of(points, part) @ (2 * _SHARPNESS * means.T)  # less |x|^2, which is 1
+            evidence = np.maximum(log_softmax(logits[part]), _LEAST)
+            return np.asarray(softmax(closeness + shift + weight * evidence))
+
+        soft = task.pinned(task.smoothed(by_rows(expected, np.empty_like(logits)), f"em {number}"))
     return soft
 
 
 def as_distributions(z: NdArray) -> NdArray:
     """Rows that sum to 1; uniform where nothing positive arrived."""
-    z = np.maximum(z, 0)  # the solver may leave values slightly below 0
-    total = z.sum(axis=1, keepdims=True)
-    return np.where(total > 0, z / np.where(total > 0, total, 1), np.asarray(1 / z.shape[1], z.dtype))
+
+    def normalised(part: slice) -> NdArray:
+        rows = np.maximum(z[part], 0)  # the solver may leave values slightly below 0
+        total = rows.sum(axis=1, keepdims=True)
+        rows[total[:, 0] <= 0] = 1 / z.shape[1]
+        return np.asarray(rows / np.where(total > 0, total, 1))
+
+    return by_rows(normalised, np.empty_like(z))

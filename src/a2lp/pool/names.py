@@ -7,7 +7,7 @@ graph instead of a dense one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from a2lp.checks import listed, shown
 from a2lp.errors import InputError, ShapeError
 from a2lp.methods import _em_names as em
 from a2lp.methods._names import LOGIT_SCALE
-from a2lp.pool.neighbours import NdArray, check_points, unit_rows
+from a2lp.pool.neighbours import NdArray, check_points, rows_of, unit_rows
 from a2lp.pool.propagate import propagate
 from a2lp.pool.whiten import Whitening
 from a2lp.preprocess import l2
@@ -49,6 +49,10 @@ class Names:
     text: NdArray
     vectors: NdArray
     nearest: NdArray
+
+    def of(self, rows: NdArray) -> Names:
+        """The same names beside some of the points."""
+        return replace(self, text=self.text[rows], nearest=self.nearest[rows])
 
     def __repr__(self) -> str:
         return f"Names({len(self.classes)} classes: {listed(self.classes.tolist(), 3)})"
@@ -119,7 +123,7 @@ def named(task: Task) -> NdArray:
         raise InputError("method='names' needs class names. Give classes= and prototypes=, or use method='auto'.")
     order = np.argsort(~task.given, kind="stable")  # labelled points first
     back = np.argsort(order)
-    points, anchor_at = points[order], names.vectors
+    points, anchor_at = rows_of(points, order), names.vectors
     usual = em.Settings()
     settings = usual._replace(text_weight=em.with_shots(usual.text_weight, task.labels_per_class))
 
@@ -133,6 +137,6 @@ def named(task: Task) -> NdArray:
         anchors = np.asarray(l2(trust[0] * means + (1 - trust[0]) * anchor_at))
         return np.asarray((anchors @ points.T)[None])
 
-    labels = task.one_hot[order][: int(task.given.sum())].T[None]
+    labels = task.targets.T[None]
     shares = em.rounds(names.text[order].T[None], labels, spread, cosines, settings)
     return np.ascontiguousarray(shares[0].T[back])

@@ -1,4 +1,4 @@
-"""The nearest neighbours of all points: exactly, tile by tile on all cores, or with FAISS.
+"""The nearest neighbours of all points: exactly, tile by tile on all cores, or by cells (``a2lp.pool.cells``).
 
 Unit vectors in float32 (float64 for float64 points) are made from the caller's array a tile at a time, so the array may
 be a memory map in float16 that is larger than memory.
@@ -6,29 +6,30 @@ be a memory map in float16 that is larger than memory.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from a2lp import cores
 from a2lp.arrays import chunks, to_numpy
 from a2lp.cores import map_on_cores
-from a2lp.errors import InputError, MissingExtraError, ShapeError, UnknownNameError
+from a2lp.errors import InputError, ShapeError, UnknownNameError
 from a2lp.graph import neighbours, tie_slack
 from a2lp.preprocess import l2
+
+if TYPE_CHECKING:
+    from a2lp.pool.stages import Stages
 
 NdArray = np.ndarray[Any, Any]
 Progress = Callable[[int, int], object]  # called with the amount done and the total
 
-METHODS = ("auto", "exact", "faiss")
+METHODS = ("auto", "exact", "cells")
 SPARE = 8  # neighbours beyond the k-th that a list keeps, since several may be tied with it
-_EXACT = 100_000  # points up to which comparing all pairs takes hardly longer than FAISS: a minute on two cores
+_EXACT = 20_000  # points up to which comparing all pairs takes hardly longer: two seconds on two cores
+_LARGEST_HALF = 65504  # of the finite float16 numbers
 _TILE = 2048  # two tiles and their product are 24 MB at 512 dimensions, and the product runs at full speed
-_PROBES = 32  # cells of the inverted file that FAISS searches for a point
 
 
 class Lists(NamedTuple):
@@ -72,9 +73,23 @@ def check_points(x: Any, name: str = "x") -> NdArray:
     return points
 
 
+def rows_of(x: NdArray, rows: Any = slice(None)) -> NdArray:
+    """Some rows of points, in float64 if they are, else in float32."""
+    if x.dtype != np.float16:
+        return np.ascontiguousarray(x[rows], dtype=np.float64 if x.dtype == np.float64 else np.float32)
+    from a2lp.pool import _kernels as kernels
+
+    half = np.ascontiguousarray(x[rows]).view(np.uint16)
+    out = np.empty(half.shape, np.float32)
+    kernels.widen(half, out.view(np.uint32))  # several times faster than NumPy's conversion
+    out *= np.float32(2.0**112)
+    out[np.abs(out) > _LARGEST_HALF] = np.nan  # infinities and nan, whose bits would mean large numbers
+    return out
+
+
 def unit_rows(x: NdArray, rows: Any = slice(None)) -> NdArray:
     """Some rows of the caller's points at unit length, in float64 if they are, else in float32."""
-    part = np.ascontiguousarray(x[rows], dtype=np.float64 if x.dtype == np.float64 else np.float32)
+    part = rows_of(x, rows)
     if not np.isfinite(part).all():
         row = int(np.argmin(np.isfinite(part).all(axis=1)))
         where = np.arange(len(x))[rows][row]
@@ -105,17 +120,28 @@ def nearest(queries: NdArray, x: NdArray, k: int) -> tuple[NdArray, NdArray]:
 
 
 def pick_method(method: str, n: int) -> str:
-    """``"exact"`` or ``"faiss"`` for n points; ``"auto"`` is exact up to 100,000, and where FAISS is not installed."""
+    """``"exact"`` or ``"cells"`` for n points; ``"auto"`` is exact up to 20,000."""
     if method not in METHODS:
         raise UnknownNameError("method", method, METHODS)
     if method != "auto":
         return method
-    return "faiss" if n > _EXACT and importlib.util.find_spec("faiss") else "exact"
+    return "cells" if n > _EXACT else "exact"
 
 
-def search(x: NdArray, length: int, method: str = "exact", progress: Progress | None = None) -> Lists:
+def search(
+    x: NdArray,
+    length: int,
+    method: str = "exact",
+    progress: Progress | None = None,
+    stages: Stages | None = None,
+) -> Lists:
     """The ``length`` nearest others of each row of ``x`` (n, d), at most n - 1."""
-    return (_search_faiss if method == "faiss" else _search_exact)(x, length, progress or (lambda done, of: None))
+    from a2lp.pool.cells import search_cells
+
+    progress = progress or (lambda done, of: None)
+    if method == "cells":
+        return search_cells(x, length, progress, stages=stages)
+    return _search_exact(x, length, progress)
 
 
 def search_rows(x: NdArray, rows: NdArray, k: int) -> list[NdArray]:
@@ -166,33 +192,4 @@ def _search_exact(x: NdArray, length: int, progress: Progress) -> Lists:
             progress(done, len(tiles) * (len(tiles) + 1) // 2)
 
     map_on_cores(compare, range(len(tiles)))  # the longest first
-    return lists
-
-
-def _search_faiss(x: NdArray, length: int, progress: Progress) -> Lists:
-    """An inverted file: k-means sorts points into cells, and a point is compared with those of the nearest cells."""
-    try:
-        import faiss
-    except ImportError as error:
-        raise MissingExtraError("method='faiss'", "faiss-cpu", "pool") from error
-    n, d = x.shape
-    cells = max(1, min(int(4 * math.sqrt(n)), n // 39))  # k-means wants 39 points for each
-    sample = np.linspace(0, n - 1, min(n, 64 * cells)).astype(np.int64)
-    faiss.omp_set_num_threads(cores.count())
-    index = faiss.IndexIVFFlat(faiss.IndexFlatIP(d), d, cells, faiss.METRIC_INNER_PRODUCT)
-    index.cp.max_points_per_centroid = 64
-    index.train(unit_rows(x, np.unique(sample)).astype(np.float32))
-    index.nprobe = min(_PROBES, cells)
-    parts = list(chunks(n, 8 * _TILE))
-    for part in parts:
-        index.add(unit_rows(x, part).astype(np.float32))
-    lists = Lists.empty(n, length, np.float32)
-    for number, part in enumerate(parts):
-        sims, found = index.search(unit_rows(x, part).astype(np.float32), length + 1)
-        usable = (sims > 0) & (found >= 0) & (found != np.arange(n)[part][:, None])
-        order = np.argsort(~usable, axis=1, kind="stable")[:, :length]  # best first, the unusable last
-        usable = np.take_along_axis(usable, order, axis=1)
-        lists.similarities[part][usable] = np.take_along_axis(sims, order, axis=1)[usable]
-        lists.indices[part][usable] = np.take_along_axis(found, order, axis=1)[usable]
-        progress(number + 1, len(parts))
     return lists

@@ -23,8 +23,9 @@ import numpy as np
 from scipy.stats import rankdata
 
 from a2lp.pool.methods import Task
-from a2lp.pool.neighbours import NdArray
+from a2lp.pool.neighbours import NdArray, rows_of
 from a2lp.pool.propagate import propagate
+from a2lp.pool.rows import by_rows
 from a2lp.pool.solve import PoolAnswer
 from a2lp.preprocess import l2
 
@@ -53,12 +54,15 @@ def _evidence(answer: PoolAnswer) -> list[NdArray]:
         return [_around(task, task.names.nearest), _around(task, own)]
     if task.points is None:
         return [answer.arrived]
-    means = np.asarray(l2(np.stack([task.points[task.codes == code].mean(axis=0) for code in classes])))
-    return [answer.arrived, _around(task, (task.points @ means.T).max(axis=1))]
+    points = task.points
+    means = np.asarray(l2(np.stack([rows_of(points, task.codes == code).mean(axis=0) for code in classes])))
+    out = np.empty(len(points), means.dtype)
+    nearest = by_rows(lambda part: (rows_of(points, part) @ means.T).max(axis=1), out)
+    return [answer.arrived, _around(task, nearest)]
 
 
 def _around(task: Task, values: NdArray) -> NdArray:
     """Values (n,) averaged over the graph."""
-    both = np.stack([values.astype(np.float64), np.ones(len(values))], axis=1)
+    both = np.stack([values, np.ones_like(values)], axis=1)
     z = propagate(task.graph, both, _ALPHA, tolerance=1e-4).Z
     return np.asarray(z[:, 0] / z[:, 1])

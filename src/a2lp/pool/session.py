@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,12 +14,15 @@ from a2lp.encoding import encode_labels, read_labels
 from a2lp.errors import InputError, ShapeError
 from a2lp.pool.confidence import Assessment, assess
 from a2lp.pool.graph import PoolGraph, neighbour_graph
+from a2lp.pool.kinship import Kinship
+from a2lp.pool.memory import Memory
 from a2lp.pool.methods import GAMMA, METHODS, N_NEIGHBORS, Task, go_on
 from a2lp.pool.names import Names, check_names, encode_among, name_points
 from a2lp.pool.neighbours import NdArray, Progress, check_points
 from a2lp.pool.open_set import novelty
 from a2lp.pool.solve import PoolAnswer, solve
-from a2lp.pool.suggest import Suggestion, expected_gain, kinship, suggest
+from a2lp.pool.stages import Stages
+from a2lp.pool.suggest import Suggestion, expected_gain, suggest
 from a2lp.pool.unseen import HOW
 from a2lp.pool.whiten import Whitening, neighbour_whitening
 
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
 
 _RIDGE_LOW, _RIDGE_HIGH = 0.3, 3.0
 _REFIT = 0.05  # share of labels that may have changed since the weights of auto were chosen
+
+_REMEMBER = 5_000  # points up to which every answer is computed from nothing, and depends on nothing before it
 
 
 class Pool:
@@ -53,6 +59,9 @@ class Pool:
         Of the folds in which labels are held out, and of ties between suggestions.
     progress : callable, optional
         Called with the work done in the search for neighbours, and the total.
+    folder : str or Path, optional
+        Where whitened points, neighbours and graph are kept. A pool of the same points is made from these files, and a
+        run that was ended goes on from them.
 
     Examples
     --------
@@ -80,6 +89,7 @@ class Pool:
         method: str = "auto",
         seed: int = 0,
         progress: Progress | None = None,
+        folder: str | Path | None = None,
     ) -> None:
         require_name("method", method, METHODS)
         self.method, self.seed = method, seed
@@ -94,12 +104,13 @@ class Pool:
             self.graph = x
         else:
             found = check_names(classes, prototypes, check_points(x).shape[1]) if named else None
-            self.whitening, self.points, self.graph = whitened_graph(x, progress, named=named)
+            self.whitening, self.points, self.graph = whitened_graph(x, progress, folder, named=named)
             self.names = None if found is None else name_points(x, self.whitening, *found)
         self._given: dict[int, tuple[Any, str]] = {}  # label and how it was chosen, by row
         self._history: list[dict[int, tuple[Any, str] | None]] = []
         self._weights: NdArray | None = None
         self._fitted = np.zeros(0, np.int64), np.zeros(0, np.int64)  # classes and codes that the weights are of
+        self._memory, self._memory_of = self._remember(), np.zeros(0, np.int64)  # and the classes that it is of
         if labels is not None:
             self.label(slice(None), labels, how)
             self._history.clear()
@@ -207,7 +218,10 @@ class Pool:
         codes = np.full(len(self), -1, dtype=np.int64)
         codes[rows] = positions
         weights = self._weights if self._still_fits(classes, codes) else None
-        task = Task(self.points, self.graph, codes, len(classes), self.seed, weights, self.check, self.names)
+        if not np.array_equal(self._memory_of, classes):
+            self._memory, self._memory_of = self._remember(), classes
+        shared = (self.seed, weights, self.check, self._memory, self.names)
+        task = Task(self.points, self.graph, codes, len(classes), *shared)
         answer = solve(task, classes, self.method)
         if answer.task.weights is not None and weights is None:
             self._weights, self._fitted = answer.task.weights, (classes, codes)
@@ -269,8 +283,8 @@ class Pool:
         return display(self, images, keys, n, map)
 
     @cached_property
-    def _kinship(self) -> Any:
-        return kinship(self.graph)
+    def _kinship(self) -> Kinship:
+        return Kinship(self.graph)
 
     def _set(self, row: int, label: tuple[Any, str] | None) -> None:
         if label is None:
@@ -287,7 +301,12 @@ class Pool:
         if np.array_equal(self._fitted[1], self.answer.task.codes):
             return
         self._weights, self._fitted = None, (np.zeros(0, np.int64), np.zeros(0, np.int64))
+        self._memory = self._remember()
         self._forget()
+
+    def _remember(self) -> Memory:
+        known = getattr(self, "_memory", None)
+        return Memory(keep=len(self) > _REMEMBER, part=known and known.part)
 
     def _forget(self) -> None:
         for name in ("answer", "assessment", "novelty"):
@@ -302,18 +321,22 @@ class Pool:
 
 
 def whitened_graph(
-    x: Any, progress: Progress | None = None, *, named: bool = False
+    x: Any, progress: Progress | None = None, folder: str | Path | None = None, *, named: bool = False
 ) -> tuple[Whitening, NdArray, PoolGraph]:
     """The whitening of points (n, d), their whitened unit vectors (n, r), and the neighbour graph of these.
 
     The ridge of the whitening is 2 d / n, between 0.3 and 3: with fewer points per dimension, directions of small
-    variance are known less well. With names it has all dimensions, whatever the points span, and a ridge of 0.3.
+    variance are known less well. With names it has all dimensions, whatever the points span, and a ridge of 0.3. What
+    each stage found is kept in ``folder``, from which a run that was ended goes on.
     """
     x = check_points(x)
     n, d = x.shape
     if n < 2:
         raise InputError("a pool needs at least two points, and n_samples=1. Add points.")
     ridge = _RIDGE_LOW if named else float(np.clip(2 * d / n, _RIDGE_LOW, _RIDGE_HIGH))
-    whitening = neighbour_whitening(x, ridge=ridge, spanned=not named)
-    points = whitening.apply(x)
-    return whitening, points, neighbour_graph(points, min(N_NEIGHBORS, n - 1), GAMMA, progress=progress)
+    stages = Stages(folder, x, "with names" if named else "")
+    make = partial(neighbour_whitening, x, ridge=ridge, spanned=not named)
+    whitening = Whitening(*stages.keep("whitening", make))
+    points = whitening.apply(x, stages)
+    k = min(N_NEIGHBORS, n - 1)
+    return whitening, points, neighbour_graph(points, k, GAMMA, progress=progress, stages=stages)

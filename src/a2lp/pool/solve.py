@@ -9,6 +9,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import dijkstra
 
 from a2lp.checks import listed, require_name
+from a2lp.cores import crew
 from a2lp.errors import InputError
 from a2lp.pool.methods import METHODS, WITHOUT_LABELS, Task, choose_weights, lp
 from a2lp.pool.neighbours import NdArray, nearest
@@ -66,6 +67,7 @@ class PoolAnswer:
         return self.task.given
 
 
+@crew()
 def solve(task: Task, classes: NdArray, method: str = "auto") -> PoolAnswer:
     """Label the unlabelled points of a task.
 

@@ -33,17 +33,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from scipy import sparse
 
 from a2lp.checks import RULES, require_number, require_whole
 from a2lp.errors import InputError
 from a2lp.pool.calibrate import need_power
 from a2lp.pool.confidence import Assessment
-from a2lp.pool.graph import PoolGraph, Sparse
+from a2lp.pool.kinship import Kinship
 from a2lp.pool.neighbours import NdArray
 from a2lp.pool.solve import PoolAnswer
 
-_EDGE = 0.8  # an edge's share in K
 _TIED = 0.01  # gains that differ by less than this share are tied, and the seed decides
 _FOUND = 20  # suggestions after which 1 / e of the points of unknown classes is left
 _FOUND_LATER = 60  # likewise, after labels that were suggested
@@ -89,7 +87,7 @@ class Suggestion:
 
 
 def suggest(
-    near: Sparse,
+    near: Kinship,
     given: NdArray,
     answer: PoolAnswer | None,
     n: int = 20,
@@ -102,8 +100,7 @@ def suggest(
 
     Parameters
     ----------
-    near : csr_array (n, n)
-        From ``kinship``.
+    near : Kinship
     given : array (n,)
         Which points are labelled.
     answer : PoolAnswer, optional
@@ -148,15 +145,6 @@ def _audits(given: NdArray, n: int, share: float, rng: np.random.Generator) -> N
     return rng.choice(unlabelled, count, replace=False)
 
 
-def kinship(graph: PoolGraph) -> Sparse:
-    """Similarity of points on the graph (n, n): K = I + 0.8 S + 0.64 S², scaled to a diagonal of 1."""
-    s = graph.normalised
-    near = sparse.csr_array(sparse.eye_array(graph.n, dtype=s.dtype) + _EDGE * s + _EDGE**2 * (s @ s))
-    scale = 1 / np.sqrt(near.diagonal())
-    near.data *= np.repeat(scale, np.diff(near.indptr)) * scale[near.indices]
-    return near
-
-
 def expected_gain(answer: PoolAnswer, worth: Assessment, how: NdArray, rows: NdArray) -> float:
     """The share by which the accuracy on unlabelled points should rise when ``rows`` are labelled."""
     new, m = ~answer.given, len(rows)
@@ -184,26 +172,32 @@ def _margins(p: NdArray) -> NdArray:
     return np.clip(top[:, -1] - top[:, -2], 0, 1)
 
 
-def _choose(near: Sparse, need: NdArray, given: NdArray, n: int, rng: np.random.Generator) -> tuple[NdArray, NdArray]:
+def _choose(near: Kinship, need: NdArray, given: NdArray, n: int, rng: np.random.Generator) -> tuple[NdArray, NdArray]:
     """The points (m,) that add most, one after the other, and how much they add (m,)."""
     covered = np.zeros(len(need))
     for row in np.flatnonzero(given).tolist():
-        columns, values = _row(near, row)
+        columns, values = near.row(row)
         covered[columns] = np.maximum(covered[columns], values)
     tied = 1 + _TIED * rng.random(len(need))
-    added = np.maximum(near.data - covered[near.indices], 0) * need[near.indices]
-    bounds = np.add.reduceat(added, near.indptr[:-1]) * tied  # no row is empty: the diagonal is there
-    heap = [(-float(bounds[row]), row) for row in np.flatnonzero(~given).tolist()]
-    heapq.heapify(heap)
+    bounds = near.gains(need, covered) * tied
+    waiting = np.argsort(-bounds, kind="stable")
+    waiting = waiting[~given[waiting]]
+    heap: list[tuple[float, int]] = []
+    entered = 0
     rows: list[int] = []
     gains: list[float] = []
-    while heap and len(rows) < n:
+    while len(rows) < min(n, len(waiting)):
+        while entered < len(waiting) and (not heap or bounds[waiting[entered]] >= -heap[0][0]):
+            row = int(waiting[entered])
+            heapq.heappush(heap, (-float(bounds[row]), row))
+            entered += 1
         _, row = heap[0]
-        columns, values = _row(near, row)
+        columns, values = near.row(row)
         gain = float(need[columns] @ np.maximum(values - covered[columns], 0))
         # gains only shrink, so one that stays on top of the others' old ones is the largest
         heapq.heapreplace(heap, (-gain * tied[row], row))
-        if heap[0][1] == row:
+        after = bounds[waiting[entered]] if entered < len(waiting) else -1.0
+        if heap[0][1] == row and gain * tied[row] >= after:
             heapq.heappop(heap)
             rows.append(row)
             gains.append(gain)
@@ -211,17 +205,12 @@ def _choose(near: Sparse, need: NdArray, given: NdArray, n: int, rng: np.random.
     return np.array(rows, dtype=np.int64), np.array(gains)
 
 
-def _row(near: Sparse, row: int) -> tuple[NdArray, NdArray]:
-    part = slice(near.indptr[row], near.indptr[row + 1])
-    return near.indices[part], near.data[part]
-
-
-def _reasons(near: Sparse, rows: NdArray, given: NdArray, answer: PoolAnswer | None) -> tuple[str, ...]:
+def _reasons(near: Kinship, rows: NdArray, given: NdArray, answer: PoolAnswer | None) -> tuple[str, ...]:
     """What each suggestion stands for: how many unlabelled points are nearest to it, and their likely class."""
     covered = np.zeros(len(given))
     closest = np.full(len(given), -1)
     for row in [*np.flatnonzero(given).tolist(), *rows.tolist()]:
-        columns, values = _row(near, row)
+        columns, values = near.row(row)
         closer = values > covered[columns]
         covered[columns[closer]] = values[closer]
         closest[columns[closer]] = row

@@ -14,10 +14,12 @@ from a2lp.arrays import chunks
 from a2lp.checks import require_number, require_whole
 from a2lp.cores import map_on_cores
 from a2lp.errors import ShapeError
-from a2lp.pool.neighbours import NdArray, check_points, search, unit_rows
+from a2lp.pool.neighbours import NdArray, check_points, pick_method, search, unit_rows
+from a2lp.pool.stages import Stages
 from a2lp.preprocess import l2
 
 _SAMPLE = 50_000  # points that the covariance is estimated from, evenly spaced: plenty for some thousand dimensions
+_LARGE = 1 << 30  # bytes of whitened points, above which they are in a file
 _ROWS = 4096  # points whose differences are held at a time
 
 
@@ -39,8 +41,11 @@ class Whitening(NamedTuple):
     def __repr__(self) -> str:
         return f"Whitening({self.matrix.shape[0]} to {self.matrix.shape[1]} dimensions)"
 
-    def apply(self, x: Any) -> NdArray:
-        """The whitened points (n, r), of unit length, in float32 (float64 for float64 points)."""
+    def apply(self, x: Any, stages: Stages | None = None) -> NdArray:
+        """The whitened points (n, r), of unit length, in float32 (float64 for float64 points).
+
+        Of more than 1 GiB, they are in float16, in a file that is mapped: a temporary one, or that of ``stages``.
+        """
         x = check_points(x)
         if x.shape[1] != len(self.mean):
             raise ShapeError(
@@ -49,12 +54,18 @@ class Whitening(NamedTuple):
             )
         dtype = unit_rows(x, slice(0, 1)).dtype
         mean, matrix = self.mean.astype(dtype), self.matrix.astype(dtype)
-        out = np.empty((len(x), matrix.shape[1]), dtype)
+        shape = len(x), matrix.shape[1]
 
-        def fill(part: slice) -> None:
-            out[part] = l2((unit_rows(x, part) - mean) @ matrix)
+        def fill(out: NdArray) -> None:
+            def one(part: slice) -> None:
+                out[part] = l2((unit_rows(x, part) - mean) @ matrix)
 
-        map_on_cores(fill, chunks(len(x), _ROWS))
+            map_on_cores(one, chunks(len(x), _ROWS))
+
+        if shape[0] * shape[1] * dtype.itemsize > _LARGE:
+            return (stages or Stages(None, x)).mapped("whitened", shape, np.float16, fill)
+        out = np.empty(shape, dtype)
+        fill(out)
         return out
 
 
@@ -87,7 +98,7 @@ def neighbour_whitening(x: Any, n_neighbors: int = 5, ridge: float = 0.3, *, spa
     basis = np.linalg.qr(points.T.astype(np.float64))[0] if reduced else np.eye(d)  # (d, r)
     if n < 2:
         return Whitening(mean, basis)
-    lists = search(points, min(int(n_neighbors), n - 1))
+    lists = search(points, min(int(n_neighbors), n - 1), pick_method("auto", n))
     if reduced:
         points = points @ basis.astype(points.dtype)
     spread = sum(map_on_cores(lambda part: _products(points, lists.indices, part), chunks(n, _ROWS)))

@@ -1,0 +1,241 @@
+"""Nearest neighbours of many points, by cells.
+
+K-means sorts the points into cells. Every cell is compared with the cells of the nearest centroids, by one product of
+matrices. Then points are offered the neighbours of their neighbours, also from cells that were not compared.
+
+A graph that lacks neighbours costs accuracy, so the constants are set by the accuracy of label propagation;
+``benchmarks/graph_quality.py`` compares it with that on the exact graph.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from scipy import sparse
+
+from a2lp.arrays import chunks
+from a2lp.cores import map_on_cores
+from a2lp.pool.neighbours import Lists, NdArray, Progress, unit_rows
+from a2lp.pool.stages import Stages
+from a2lp.preprocess import l2
+
+_CELLS = 4.0  # times the root of the number of points
+_PROBES = 32  # cells that a cell is compared with
+_JOINS = 2
+_LINKED = 20  # neighbours whose neighbours are offered
+_LINKS = 32  # of a point: its neighbours, and some of those whose neighbour it is
+_TRAINING = 40  # points for each centroid of k-means
+_ROUNDS = 4
+_GROUPED = 512  # centroids from which on they are searched by groups
+_TRIED = 6  # groups of centroids that a point is compared with
+_ROWS = 8192
+
+
+def search_cells(
+    x: NdArray, length: int, progress: Progress, joins: int = _JOINS, stages: Stages | None = None
+) -> Lists:
+    """The ``length`` nearest others of each row of ``x`` (n, d), most of them right."""
+    n, stages = len(x), stages or Stages(None, x)
+    m = max(2, min(int(_CELLS * math.sqrt(n)), n // _TRAINING))
+    centroids, cell = stages.keep("cells", lambda: _make_cells(x, m))
+    order = np.argsort(cell, kind="stable").astype(np.int32)
+    starts = np.searchsorted(cell[order], np.arange(m + 1))
+    compared = _pairs(centroids)
+    total = m * (1 + joins)
+
+    def compare() -> tuple[NdArray, NdArray]:
+        lists = Lists.empty(n, length, np.float32)
+        _compare(x, order, starts, compared, lists, lambda done: progress(done, total))
+        return lists
+
+    def join(number: int, known: tuple[NdArray, ...]) -> tuple[NdArray, NdArray]:
+        lists = Lists(*(array if array.flags.writeable else np.array(array) for array in known))
+        _join(x, order, starts, cell[order], compared, lists, lambda done: progress(m * number + done, total))
+        return lists
+
+    known = max((number for number in range(joins + 1) if stages.has(f"lists {number}")), default=0)
+    found = stages.keep(f"lists {known}", compare)
+    for number in range(known + 1, joins + 1):
+        found = stages.keep(f"lists {number}", partial(join, number, found))
+        stages.drop(f"lists {number - 1}")
+    return _in_the_order_of_points(Lists(*found), order)
+
+
+def _make_cells(x: NdArray, m: int) -> tuple[NdArray, NdArray]:
+    """Centroids (m, d), and the cell of each point (n,)."""
+    centroids = _k_means(x, m, np.random.default_rng(0))
+    return centroids, _assign(x, np.arange(len(x)), centroids)
+
+
+def _k_means(x: NdArray, m: int, rng: np.random.Generator) -> NdArray:
+    """M unit vectors (m, d), from some of the points."""
+    rows = np.unique(np.linspace(0, len(x) - 1, min(len(x), _TRAINING * m)).astype(np.int64))
+    sample = by_blocks(x, rows)
+    centroids = sample[np.sort(rng.choice(len(rows), m, replace=False))]
+    for _ in range(_ROUNDS):
+        cell = _assign(sample, np.arange(len(sample)), centroids)
+        members = sparse.csr_array((np.ones(len(cell), np.float32), (cell, np.arange(len(cell)))), shape=(m, len(cell)))
+        sums = members @ sample
+        empty = np.bincount(cell, minlength=m) == 0
+        sums[empty] = sample[rng.choice(len(sample), int(empty.sum()), replace=False)]
+        centroids = np.asarray(l2(sums))
+    return centroids
+
+
+def by_blocks(x: NdArray, rows: NdArray) -> NdArray:
+    """Some rows at unit length, in float32, read on all cores."""
+    out = np.empty((len(rows), x.shape[1]), np.float32)
+
+    def fill(part: slice) -> None:
+        out[part] = unit_rows(x, rows[part])
+
+    map_on_cores(fill, chunks(len(rows), _ROWS))
+    return out
+
+
+def _assign(x: NdArray, rows: NdArray, centroids: NdArray) -> NdArray:
+    """The nearest centroid of each of these rows (n,); of many centroids, the nearest in the nearest groups."""
+    m = len(centroids)
+    if m < _GROUPED:
+        return _nearest_of(x, rows, lambda points: (points @ centroids.T).argmax(axis=1))
+    n_groups = int(math.sqrt(m))
+    heads = centroids[np.linspace(0, m - 1, n_groups).astype(np.int64)]
+    for _ in range(_ROUNDS):
+        group = (centroids @ heads.T).argmax(axis=1)
+        sums = np.stack(
+            [centroids[group == g].sum(axis=0) if (group == g).any() else heads[g] for g in range(n_groups)]
+        )
+        heads = np.asarray(l2(sums))
+    group = (centroids @ heads.T).argmax(axis=1)
+    members = [np.flatnonzero(group == g) for g in range(n_groups)]
+
+    def nearest(points: NdArray) -> NdArray:
+        near = np.argpartition(-(points @ heads.T), _TRIED, axis=1)[:, :_TRIED]
+        best, found = np.full(len(points), -2, np.float32), np.zeros(len(points), np.int64)
+        for g, mine in enumerate(members):
+            who = np.flatnonzero((near == g).any(axis=1))
+            if len(who) and len(mine):
+                sims = points[who] @ centroids[mine].T
+                place = sims.argmax(axis=1)
+                value = sims[np.arange(len(who)), place]
+                better = value > best[who]
+                best[who[better]], found[who[better]] = value[better], mine[place[better]]
+        return found
+
+    return _nearest_of(x, rows, nearest)
+
+
+def _nearest_of(x: NdArray, rows: NdArray, nearest: Callable[[NdArray], NdArray]) -> NdArray:
+    return np.concatenate(
+        map_on_cores(
+            lambda part: nearest(unit_rows(x, rows[part]).astype(np.float32, copy=False)), chunks(len(rows), _ROWS)
+        )
+    )
+
+
+def _pairs(centroids: NdArray) -> NdArray:
+    """Which cells are compared with each other (m, m): those of the nearest centroids, of either."""
+    m = len(centroids)
+    near = np.zeros((m, m), bool)
+    probes = min(_PROBES, m)
+
+    def fill(part: slice) -> None:
+        sims = centroids[part] @ centroids.T
+        nearest = np.argpartition(-sims, probes - 1, axis=1)[:, :probes]
+        np.put_along_axis(near[part], nearest, True, axis=1)
+
+    map_on_cores(fill, chunks(m, 512))
+    np.fill_diagonal(near, True)
+    return near | near.T
+
+
+def _compare(
+    x: NdArray, order: NdArray, starts: NdArray, compared: NdArray, lists: Lists, progress: Callable[[int], object]
+) -> None:
+    """Enter the points of all pairs of compared cells in each other's lists."""
+    from a2lp.pool import _kernels as kernels
+
+    locks = [threading.Lock() for _ in range(len(compared))]
+    counting = threading.Lock()
+    done = 0
+
+    def one(a: int) -> None:
+        nonlocal done
+        rows = slice(starts[a], starts[a + 1])
+        mine = unit_rows(x, order[rows]).astype(np.float32, copy=False)
+        within = mine @ mine.T
+        np.fill_diagonal(within, -1)
+        with locks[a]:
+            kernels.merge_rows(within, rows.start, lists.similarities[rows], lists.indices[rows])
+        for b in (a + 1 + np.flatnonzero(compared[a, a + 1 :])).tolist():
+            columns = slice(starts[b], starts[b + 1])
+            if columns.start == columns.stop or rows.start == rows.stop:
+                continue
+            block = mine @ unit_rows(x, order[columns]).astype(np.float32, copy=False).T
+            with locks[a]:
+                kernels.merge_rows(block, columns.start, lists.similarities[rows], lists.indices[rows])
+            with locks[b]:
+                kernels.merge_columns(block, rows.start, lists.similarities[columns], lists.indices[columns])
+        with counting:
+            done += 1
+            progress(done)
+
+    map_on_cores(one, range(len(compared)))
+
+
+def _join(
+    x: NdArray,
+    order: NdArray,
+    starts: NdArray,
+    cell: NdArray,
+    compared: NdArray,
+    lists: Lists,
+    progress: Callable[[int], object],
+) -> None:
+    """Offer each point the neighbours of its neighbours."""
+    from a2lp.pool import _search as kernels
+
+    n = len(order)
+    links, counts = np.empty((n, _LINKS), np.int32), np.zeros(n, np.int32)
+    kernels.add_reverse(lists.indices, min(_LINKED, lists.indices.shape[1]), links, counts)
+    own = threading.local()
+    counting = threading.Lock()
+    done = 0
+
+    def one(a: int) -> None:
+        nonlocal done
+        if not hasattr(own, "stamp"):
+            own.stamp, own.found = np.full(n, -1, np.int32), np.empty(1 << 18, np.int32)
+        first, last = int(starts[a]), int(starts[a + 1])
+        begins = np.empty(last - first + 1, np.int64)
+        while (
+            size := kernels.candidates(
+                first, last, lists.indices, links, counts, cell, compared, own.stamp, own.found, begins
+            )
+        ) < 0:
+            own.found = np.empty(2 * len(own.found), np.int32)
+            own.stamp[:] = -1
+        if size:
+            names, places = np.unique(own.found[:size], return_inverse=True)
+            mine = unit_rows(x, order[first:last]).astype(np.float32, copy=False)
+            others = unit_rows(x, order[names]).astype(np.float32, copy=False)
+            kernels.offer(first, mine, others, names, places, begins, *lists)
+        with counting:
+            done += 1
+            progress(done)
+
+    map_on_cores(one, range(len(compared)))
+
+
+def _in_the_order_of_points(lists: Lists, order: NdArray) -> Lists:
+    from a2lp.pool import _kernels as kernels
+
+    found = Lists(np.empty_like(lists.similarities), np.empty_like(lists.indices))
+    known = lists.indices != kernels.NOBODY
+    named = np.where(known, order[np.where(known, lists.indices, 0)], kernels.NOBODY).astype(np.int32)
+    found.similarities[order], found.indices[order] = lists.similarities, named
+    return found

@@ -1,0 +1,73 @@
+"""What one answer leaves for the next: solutions to start from, so that one more label takes little work.
+
+Every solution meets the same tolerance whether it had a start or not, so answers differ by no more than that.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from a2lp.pool import logistic
+from a2lp.pool.graph import PoolGraph
+from a2lp.pool.neighbours import NdArray
+from a2lp.pool.part import Part
+from a2lp.pool.propagate import propagate
+
+_LARGEST = 0.02  # residual of a distribution at any point, so that one label counts among a million points
+
+
+class Memory:
+    """Solutions of earlier answers for the same points and classes.
+
+    Parameters
+    ----------
+    keep : bool
+        False for one that forgets all solutions.
+    part : Part, optional
+        The part of the pool on which labels are held out.
+    """
+
+    def __init__(self, *, keep: bool = True, part: Part | None = None) -> None:
+        self.keep, self.part = keep, part
+        self._codes: NdArray | None = None
+        self._starts: dict[str, NdArray] = {}
+
+    def propagated(self, graph: PoolGraph, codes: NdArray, y: NdArray, alpha: float, tolerance: float) -> NdArray:
+        """Z for one-hot labels y (n, c); classes whose labels are the same are not solved again."""
+        z = self._starts.get("propagated")
+        if z is None or self._codes is None or z.shape != y.shape:
+            z = propagate(graph, y, alpha, tolerance=tolerance).Z
+        else:
+            changed = codes != self._codes
+            classes = np.setdiff1d(np.concatenate([codes[changed], self._codes[changed]]), [-1])
+            if len(classes):
+                found = propagate(graph, y[:, classes], alpha, tolerance=tolerance, start=z[:, classes]).Z
+                z = z.copy()  # it may belong to an answer
+                z[:, classes] = found
+        if self.keep:
+            self._starts["propagated"], self._codes = z, codes
+        return z
+
+    def solved(self, name: str, graph: PoolGraph, y: NdArray, alpha: float, tolerance: float) -> NdArray:
+        """Z for any y (n, c), from the last one of this name."""
+        start = self._starts.get(name)
+        fits = start is not None and start.shape == y.shape
+        if fits:
+            z = propagate(graph, y, alpha, tolerance=tolerance, start=start, largest=_LARGEST).Z
+        else:
+            z = propagate(graph, y, alpha, tolerance=tolerance).Z
+        if self.keep:
+            self._starts[name] = z.astype(np.float16)  # three digits: more than the tolerance of what starts from it
+        return z
+
+    def fitted(self, points: NdArray, targets: NdArray) -> NdArray:
+        """Coefficients of logistic regression (d + 1, c), from the last ones."""
+        start = self._starts.get("coefficients")
+        fits = start is not None and start.shape == (points.shape[1] + 1, targets.shape[1])
+        coefficients = logistic.fit(points, targets, start=start if fits else None)
+        if self.keep:
+            self._starts["coefficients"] = coefficients
+        return coefficients
+
+
+NO_MEMORY = Memory(keep=False)

@@ -1,0 +1,40 @@
+"""A part of a large pool, on which labels are held out: a random sample of its points, and all that are labelled.
+
+Folds need predictions for the labelled points alone, and those hardly depend on how many others there are. The sample
+and its neighbours are found once; labelled points outside it are added to its graph when they come.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from a2lp.pool.graph import PoolGraph, from_chosen
+from a2lp.pool.growth import extended
+from a2lp.pool.neighbours import SPARE, Lists, NdArray, pick_method, rows_of, search
+
+WHOLE = 20_000  # points up to which the part is the pool
+_SHARE = 0.1
+_MOST = 100_000
+
+
+class Part:
+    """A sample of the points of a pool (n, d), with n above ``WHOLE``."""
+
+    def __init__(self, points: NdArray, k: int, gamma: float) -> None:
+        self.k, self.gamma = k, gamma
+        size = int(np.clip(_SHARE * len(points), WHOLE, _MOST))
+        self.rows = np.sort(np.random.default_rng(0).choice(len(points), size, replace=False))
+        self.sample = rows_of(points, self.rows)
+        self.lists: Lists = search(self.sample, k + SPARE, pick_method("auto", size))
+
+    def around(self, points: NdArray, given: NdArray) -> tuple[NdArray, NdArray, PoolGraph]:
+        """Rows of the pool (m,), their points (m, d) and the graph of these: the sample and the given points (n,)."""
+        inside = np.zeros(len(points), bool)
+        inside[self.rows] = True
+        others = np.flatnonzero(given & ~inside)
+        vectors, lists = self.sample, self.lists
+        if len(others):
+            vectors = np.concatenate([vectors, rows_of(points, others)])
+            lists = extended(vectors, lists)
+        chosen, _ = lists.choose(self.k)
+        return np.concatenate([self.rows, others]), vectors, from_chosen(lists, chosen, self.gamma)

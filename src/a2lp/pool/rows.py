@@ -1,0 +1,34 @@
+"""Work on the rows of a pool, a few thousand at a time, on all cores.
+
+Points may be a memory map in float16: rows become float32 when they are used. The blocks are the same for any number
+of cores, and so are the results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from a2lp.arrays import chunks
+from a2lp.cores import map_on_cores
+from a2lp.pool.neighbours import NdArray, rows_of
+
+ROWS = 2048
+
+
+def by_rows(function: Callable[[slice], NdArray], out: NdArray) -> NdArray:
+    """``out``, its blocks of rows filled with what ``function`` gives for them."""
+
+    def fill(part: slice) -> None:
+        out[part] = function(part)
+
+    map_on_cores(fill, chunks(len(out), ROWS))
+    return out
+
+
+def weighted_sums(weights: NdArray, points: NdArray) -> NdArray:
+    """W' X (c, d) of weights (n, c) and points (n, d)."""
+    size = max(ROWS, -(-len(points) // 64))  # at most 64 sums are held
+    found = map_on_cores(lambda part: weights[part].T @ rows_of(points, part), chunks(len(points), size))
+    return np.asarray(sum(found[1:], found[0]))

@@ -1,0 +1,115 @@
+"""Files between the stages of a large pool: what one stage found is kept, so that a run that was ended goes on there.
+
+The name of a file has a hash of everything it was made from, so files of other points or other versions are never
+used. A file is complete or not there: it is written under another name, and renamed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import mmap
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from a2lp._version import __version__
+from a2lp.arrays import chunks
+from a2lp.files import replacing, writing
+from a2lp.pool.neighbours import NdArray
+
+_ROWS = 65_536
+_FORMAT = "1"  # of the files; another one for another algorithm
+
+
+class Stages:
+    """Arrays by the name of their stage.
+
+    Parameters
+    ----------
+    folder : Path or None
+        Where they are kept; None if they are not.
+    x : array (n, d)
+        The points that everything is made from.
+    kind : str
+        What else the arrays depend on.
+    """
+
+    def __init__(self, folder: str | Path | None, x: NdArray, kind: str = "") -> None:
+        self.folder = None if folder is None else Path(folder)
+        if self.folder is not None:
+            with writing(self.folder):
+                self.folder.mkdir(parents=True, exist_ok=True)
+            self.key = _hash(x, kind)
+
+    def keep(self, name: str, make: Callable[[], tuple[NdArray, ...]]) -> tuple[NdArray, ...]:
+        """The arrays of a stage: mapped from its files, or made and written."""
+        if self.folder is None:
+            return make()
+        if (found := self._load(name)) is not None:
+            return found
+        arrays = make()
+        for number, array in reversed(list(enumerate(arrays))):  # the first is there once all are
+            path = self._path(name, number, len(arrays))
+            with writing(path), replacing(path) as temporary, temporary.open("wb") as file:
+                np.save(file, array)
+        found = self._load(name)
+        assert found is not None
+        return found
+
+    def has(self, name: str) -> bool:
+        """Whether there are files of a stage."""
+        return self.folder is not None and self._load(name) is not None
+
+    def drop(self, name: str) -> None:
+        """Remove the files of a stage that is needed no more."""
+        if self.folder is not None:
+            for path in self.folder.glob(f"{name}-{self.key}-*.npy"):
+                path.unlink(missing_ok=True)
+
+    def mapped(self, name: str, shape: tuple[int, ...], dtype: Any, fill: Callable[[NdArray], None]) -> NdArray:
+        """An array too large for memory: a file that ``fill`` writes, temporary if none is kept."""
+        if self.folder is None:
+            with tempfile.TemporaryFile() as file:
+                found = np.memmap(file, dtype, "w+", shape=shape)
+            fill(found)
+            return found
+        if (known := self._load(name)) is None:
+            path = self._path(name, 0, 1)
+            with writing(path), replacing(path) as temporary:
+                array = np.lib.format.open_memmap(temporary, "w+", dtype, shape)
+                fill(array)
+                array.flush()
+            known = self._load(name)
+        assert known is not None
+        return known[0]
+
+    def _path(self, name: str, number: int, of: int) -> Path:
+        assert self.folder is not None
+        return self.folder / f"{name}-{self.key}-{number}of{of}.npy"
+
+    def _load(self, name: str) -> tuple[NdArray, ...] | None:
+        assert self.folder is not None
+        for first in self.folder.glob(f"{name}-{self.key}-0of*.npy"):
+            count = int(first.stem.rsplit("of", 1)[1])
+            with contextlib.suppress(OSError, ValueError):  # damaged, or removed meanwhile
+                return tuple(np.load(self._path(name, number, count), mmap_mode="r") for number in range(count))
+        return None
+
+
+def release(*arrays: NdArray) -> None:
+    """Tell the system that the pages of mapped arrays may leave this process; they stay in the files."""
+    for array in arrays:
+        mapping = getattr(array, "_mmap", None)
+        if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED") and not array.flags.writeable:
+            mapping.madvise(mmap.MADV_DONTNEED)
+
+
+def _hash(x: NdArray, kind: str) -> str:
+    digest = hashlib.blake2b(f"{_FORMAT} {__version__} {kind} {x.shape} {x.dtype}".encode(), digest_size=12)
+    for part in chunks(len(x), _ROWS):
+        digest.update(np.ascontiguousarray(x[part]))
+    return digest.hexdigest()
