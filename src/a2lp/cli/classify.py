@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from a2lp.cli.pool_options import Labels, Names, Source, Text, takes_images
 from a2lp.cli.progress import progress_of_steps
 
 if TYPE_CHECKING:
@@ -21,80 +22,10 @@ AUDIT = 50  # points that check names: within about 10 points of the accuracy
 _MOST_CLASSES = 20
 _MOST_SKIPPED = 20
 _UNSEEN = 0.03  # share of points of kinds without a label that is worth a line
-
-Source = Annotated[
-    str,
-    typer.Argument(
-        help="A folder of images, a feature file (.npz, .npy, .safetensors, .parquet), or - for paths on stdin.",
-        metavar="SOURCE",
-    ),
-]
-Labels = Annotated[
-    list[str],
-    typer.Option(
-        help="The few labels: a .csv, .tsv or .parquet with the columns path (or id, or index: the row from 0) and "
-        "label, or a folder that holds a folder of examples for each class. May be repeated.",
-        metavar="FILE|DIR",
-    ),
-]
-IMAGES = "For images"  # the heading of these options in --help
-METHOD_HELP = "auto (adapts to the labels), or one alone: lp, em, smoothed_lr, a2lp, logistic, knn."
-WEIGHTS_HELP = "The backbone's weights, in torch: .safetensors, .pth.tar or .tar."
-VIEW_HELP = "What the backbone sees, in pixels; its own if not given."
-BACKBONE_HELP = (
-    "For images: efficientnet_lite0, onnx:FILE, or in torch resnet12, resnet12_512, wrn28_10, timm:NAME, "
-    "open_clip:NAME."
-)
-NORMALISE_HELP = (
-    "How pixels in 0..1 are normalised: imagenet, clip, half, none, or means/deviations of red, green and blue; the "
-    "backbone's own if not given."
-)
-DEVICE_HELP = "cpu, cuda, cuda:1, ... auto is CUDA if available, and the CPU for efficientnet_lite0 and onnx:FILE."
-Names = Annotated[
-    Path | None,
-    typer.Option(
-        help="A text file with the names of the classes, one a line. With vectors of the names, labels are optional.",
-        metavar="FILE",
-    ),
-]
-Text = Annotated[
-    Path | None,
-    typer.Option(
-        help="Vectors of the names, one row each, from the text encoder that belongs to SOURCE's: .npz (text, "
-        "classes), .npy or .safetensors. By default those in SOURCE, or an open_clip backbone makes them.",
-        metavar="FILE",
-    ),
-]
-Prompt = Annotated[
-    list[str],
-    typer.Option(
-        help="With open_clip: a text with {} in the place of a name, such as 'an aerial photo of {}.'. May be "
-        "repeated; the vectors are averaged.",
-        metavar="TEXT",
-    ),
-]
-Backbone = Annotated[str, typer.Option(help=BACKBONE_HELP, metavar="NAME", rich_help_panel=IMAGES)]
-Weights = Annotated[Path | None, typer.Option(help=WEIGHTS_HELP, metavar="FILE", rich_help_panel=IMAGES)]
-View = Annotated[
-    str | None,
-    typer.Option(help=VIEW_HELP, metavar="RESIZE/CROP[/SIZE]", rich_help_panel=IMAGES),
-]
-Normalise = Annotated[str | None, typer.Option(help=NORMALISE_HELP, metavar="NAME|R,G,B/R,G,B", rich_help_panel=IMAGES)]
-Device = Annotated[str, typer.Option(help=DEVICE_HELP, rich_help_panel=IMAGES)]
-OnCorrupt = Annotated[
-    str,
-    typer.Option(help="What to do with images that cannot be read.", metavar="refuse|skip", rich_help_panel=IMAGES),
-]
-Cache = Annotated[
-    Path | None,
-    typer.Option(
-        help="Where vectors of images are kept; by default in $A2LP_CACHE or the user's cache folder.",
-        metavar="DIR",
-        rich_help_panel=IMAGES,
-    ),
-]
+_METHOD_HELP = "auto (adapts to the labels), or one alone: lp, em, smoothed_lr, a2lp, logistic, knn."
 
 
+@takes_images
 def classify(
     source: Source,
     out: Annotated[
@@ -108,7 +39,7 @@ def classify(
     labels: Labels = [],  # noqa: B006  typer copies it
     names: Names = None,
     text: Text = None,
-    method: Annotated[str, typer.Option(help=METHOD_HELP, metavar="NAME")] = "auto",
+    method: Annotated[str, typer.Option(help=_METHOD_HELP, metavar="NAME")] = "auto",
     abstain: Annotated[
         float | None,
         typer.Option(help="Leave points unlabelled whose confidence is below this, such as 0.8.", metavar="P"),
@@ -133,15 +64,9 @@ def classify(
         typer.Option(help="Also write a page about the labels: what to look at first, and a map.", metavar="PAGE.html"),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT and the page if they exist.")] = False,
-    backbone: Backbone = "efficientnet_lite0",
-    weights: Weights = None,
-    view: View = None,
-    normalise: Normalise = None,
-    device: Device = "auto",
-    on_corrupt: OnCorrupt = "skip",
-    cache: Cache = None,
-    prompt: Prompt = [],  # noqa: B006  typer copies it
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    *,
+    how: Any,
 ) -> None:
     """Label all images or vectors of SOURCE from a few labels, from the names of the classes, or from both.
 
@@ -150,10 +75,9 @@ def classify(
     it looks like none of the classes). A run that was stopped or killed continues when it is started again; nothing is
     replaced without --force.
     """
-    from a2lp.labelling import Embedding, classify_files
+    from a2lp.labelling import classify_files
     from a2lp.labelling.hints import suggest_command
 
-    how = Embedding(backbone, weights, view, device, on_corrupt, cache, normalise=normalise, prompts=tuple(prompt))
     with explaining_interruptions(), progress_of_steps() as progress:
         task, result = classify_files(
             source,

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from a2lp.cli.classify import BACKBONE_HELP, DEVICE_HELP, NORMALISE_HELP
 from a2lp.cli.options import option
+from a2lp.cli.pool_options import BACKBONE_HELP, DEVICE_HELP, NORMALISE_HELP
 from a2lp.cli.progress import progress_of_steps
 from a2lp.errors import CorruptImageError, InputError
 

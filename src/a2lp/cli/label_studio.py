@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from a2lp.cli.classify import Backbone, Cache, Device, Labels, Normalise, OnCorrupt, View, Weights
+from a2lp.cli.pool_options import Labels, takes_images
 
 
+@takes_images
 def label_studio(
     source: Annotated[
         str,
@@ -23,21 +24,14 @@ def label_studio(
         typer.Option(help="Where labels are kept; by default SOURCE.a2lp beside the source.", metavar="DIR"),
     ] = None,
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0: any that is free.")] = 9090,
-    backbone: Backbone = "efficientnet_lite0",
-    weights: Weights = None,
-    view: View = None,
-    normalise: Normalise = None,
-    device: Device = "auto",
-    on_corrupt: OnCorrupt = "skip",
-    cache: Cache = None,
+    *,
+    how: Any,
 ) -> None:
     """Serve predictions to Label Studio, as one of its machine-learning backends.
 
     It learns from every annotation and predicts all tasks again. Tasks are matched by a key in their data, or by file
     name.
     """
-    from a2lp.labelling.sources import Embedding
     from a2lp.serve.run import serve_label_studio
 
-    how = Embedding(backbone, weights, view, device, on_corrupt, cache, normalise=normalise)
     serve_label_studio(source, labels, how, project=project, port=port, say=typer.echo)

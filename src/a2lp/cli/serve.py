@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from a2lp.cli.classify import Backbone, Cache, Device, Labels, Normalise, OnCorrupt, View, Weights
+from a2lp.cli.pool_options import Labels, takes_images
 
 
+@takes_images
 def serve(
     source: Annotated[
         str | None,
         typer.Argument(
             help="A folder of images or a feature file (.npz, .npy, .safetensors, .parquet); none: a demo with digits.",
-            metavar="[SOURCE]",
+            metavar="SOURCE",
         ),
     ] = None,
     labels: Labels = [],  # noqa: B006  typer copies it
@@ -30,21 +31,14 @@ def serve(
     ] = None,
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0: any that is free.")] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
-    backbone: Backbone = "efficientnet_lite0",
-    weights: Weights = None,
-    view: View = None,
-    normalise: Normalise = None,
-    device: Device = "auto",
-    on_corrupt: OnCorrupt = "skip",
-    cache: Cache = None,
+    *,
+    how: Any,
 ) -> None:
     """Label SOURCE in the browser.
 
     The page is served to this computer alone. Every label is on disk before it is acknowledged; stop the server at any
     time, and the same command continues.
     """
-    from a2lp.labelling.sources import Embedding
     from a2lp.serve.run import serve as run
 
-    how = Embedding(backbone, weights, view, device, on_corrupt, cache, normalise=normalise)
     run(source, labels, how, names=names, project=project, port=port, browser=not no_browser, say=typer.echo)

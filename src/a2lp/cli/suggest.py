@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from a2lp.cli.classify import (
-    Backbone,
-    Cache,
-    Device,
-    Labels,
-    Names,
-    Normalise,
-    OnCorrupt,
-    Prompt,
-    Source,
-    Text,
-    View,
-    Weights,
-    explaining_interruptions,
-    paths_again,
-    print_skipped,
-)
+from a2lp.cli.classify import explaining_interruptions, paths_again, print_skipped
+from a2lp.cli.pool_options import Labels, Names, Source, Text, takes_images
 from a2lp.cli.progress import progress_of_steps
 
 if TYPE_CHECKING:
@@ -31,6 +16,7 @@ if TYPE_CHECKING:
     from a2lp.pool.suggest import Suggestion
 
 
+@takes_images
 def suggest(
     source: Source,
     into: Annotated[
@@ -59,25 +45,18 @@ def suggest(
         ),
     ] = 0.1,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT and the page if they exist.")] = False,
-    backbone: Backbone = "efficientnet_lite0",
-    weights: Weights = None,
-    view: View = None,
-    normalise: Normalise = None,
-    device: Device = "auto",
-    on_corrupt: OnCorrupt = "skip",
-    cache: Cache = None,
-    prompt: Prompt = [],  # noqa: B006  typer copies it
     seed: Annotated[int, typer.Option(help="Decides between points of equal value.")] = 0,
+    *,
+    how: Any,
 ) -> None:
     """Choose the images or vectors of SOURCE to label next, with or without labels so far.
 
     Each gets a line in the table: its key, an empty label for you to fill in, and why it was chosen. Lines that stay
     empty are ignored.
     """
-    from a2lp.labelling import Embedding, suggest_files
+    from a2lp.labelling import suggest_files
     from a2lp.labelling.hints import classify_command, sheet_table
 
-    how = Embedding(backbone, weights, view, device, on_corrupt, cache, normalise=normalise, prompts=tuple(prompt))
     with explaining_interruptions(), progress_of_steps() as progress:
         task, found = suggest_files(
             source,

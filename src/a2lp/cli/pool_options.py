@@ -1,0 +1,82 @@
+"""Options of the commands that label a pool."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial, wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from a2lp.cli.options import option
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        help="A folder of images, a feature file (.npz, .npy, .safetensors, .parquet), or - for paths on stdin.",
+        metavar="SOURCE",
+    ),
+]
+LABELS_HELP = (
+    "The few labels: a .csv, .tsv or .parquet with the columns path (or id, or index: the row from 0) and label, or a "
+    "folder that holds a folder of examples for each class. May be repeated."
+)
+Labels = Annotated[list[str], option(LABELS_HELP, "FILE|DIR")]
+NAMES_HELP = "A text file with the names of the classes, one a line. With vectors of the names, labels are optional."
+Names = Annotated[Path | None, option(NAMES_HELP, "FILE")]
+TEXT_HELP = (
+    "Vectors of the names, one row each, from the text encoder that belongs to SOURCE's: .npz (text, classes), .npy or "
+    ".safetensors. By default those in SOURCE, or an open_clip backbone makes them."
+)
+Text = Annotated[Path | None, option(TEXT_HELP, "FILE")]
+
+BACKBONE_HELP = (
+    "For images: efficientnet_lite0, onnx:FILE, or in torch resnet12, resnet12_512, wrn28_10, timm:NAME, "
+    "open_clip:NAME."
+)
+WEIGHTS_HELP = "The backbone's weights, in torch: .safetensors, .pth.tar or .tar."
+VIEW_HELP = "What the backbone sees, in pixels; its own if not given."
+NORMALISE_HELP = (
+    "How pixels in 0..1 are normalised: imagenet, clip, half, none, or means/deviations of red, green and blue; the "
+    "backbone's own if not given."
+)
+DEVICE_HELP = "cpu, cuda, cuda:1, ... auto is CUDA if available, and the CPU for efficientnet_lite0 and onnx:FILE."
+CORRUPT_HELP = "What to do with images that cannot be read."
+CACHE_HELP = "Where vectors of images are kept; by default in $A2LP_CACHE or the user's cache folder."
+PROMPT_HELP = (
+    "With open_clip: a text with {} in the place of a name, such as 'an aerial photo of {}.'. May be repeated; the "
+    "vectors are averaged."
+)
+_of_images = partial(option, rich_help_panel="For images")
+
+
+def takes_images(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options for images; it gets them as ``how``, an ``Embedding``."""
+    own, shared = (inspect.signature(each, eval_str=True) for each in (command, _embedding))
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        how = _embedding(**{name: given.pop(name) for name in shared.parameters})
+        command(**given, how=how)
+
+    kept = {name: parameter for name, parameter in own.parameters.items() if name != "how"} | dict(shared.parameters)
+    run.__signature__ = own.replace(parameters=list(kept.values()))  # type: ignore[attr-defined]
+    run.__annotations__ = {name: parameter.annotation for name, parameter in kept.items()}
+    return run
+
+
+def _embedding(
+    backbone: Annotated[str, _of_images(BACKBONE_HELP, "NAME")] = "efficientnet_lite0",
+    weights: Annotated[Path | None, _of_images(WEIGHTS_HELP, "FILE")] = None,
+    view: Annotated[str | None, _of_images(VIEW_HELP, "RESIZE/CROP[/SIZE]")] = None,
+    normalise: Annotated[str | None, _of_images(NORMALISE_HELP, "NAME|R,G,B/R,G,B")] = None,
+    device: Annotated[str, _of_images(DEVICE_HELP)] = "auto",
+    on_corrupt: Annotated[str, _of_images(CORRUPT_HELP, "refuse|skip")] = "skip",
+    cache: Annotated[Path | None, _of_images(CACHE_HELP, "DIR")] = None,
+    prompt: Annotated[list[str], _of_images(PROMPT_HELP, "TEXT")] = [],  # noqa: B006  typer copies it
+) -> Any:
+    from a2lp.labelling.sources import Embedding
+
+    return Embedding(backbone, weights, view, device, on_corrupt, cache, normalise=normalise, prompts=tuple(prompt))
