@@ -73,7 +73,7 @@ class TransductiveClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: igno
         -------
         self
         """
-        if y is None:
+        if y is None and not self._named:
             raise InputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None. Pass one label "
                 "for each row of X, with -1, None, NaN or '' where it has none."
@@ -128,6 +128,11 @@ class TransductiveClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: igno
             raise InputError(f"y labels none of the {len(missing)} points, so there is nothing to score. Label some.")
         weights = None if sample_weight is None else np.asarray(sample_weight)[~missing]
         return float(accuracy_score(truth[~missing], self.predict(X)[~missing], sample_weight=weights))
+
+    @property
+    def _named(self) -> bool:
+        """Whether names of classes make labels optional."""
+        return False
 
     def _encode(self, y: Any, X: NdArray) -> tuple[NdArray, NdArray]:
         """The sorted classes (c,), and each row's position in them (n,), -1 where it has no label."""

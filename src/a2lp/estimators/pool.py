@@ -81,8 +81,6 @@ class PoolClassifier(GraphClassifier):
         y : array-like (n,), optional
             As in ``TransductiveClassifier.fit``; with names, None if there is no label.
         """
-        if y is None and self._named:
-            y = np.full(len(X), None, dtype=object)
         super().fit(X, y)
         return self
 
@@ -96,9 +94,10 @@ class PoolClassifier(GraphClassifier):
         from a2lp.pool.names import check_names, encode_among
 
         classes, self._prototypes = check_names(self.classes, self.prototypes, X.shape[1])
-        labels, missing = read_labels(y, X)
         codes = np.full(len(X), -1, dtype=np.int64)
-        codes[~missing] = encode_among(classes, labels[~missing].tolist())
+        if y is not None:
+            labels, missing = read_labels(y, X)
+            codes[~missing] = encode_among(classes, labels[~missing].tolist())
         return classes, codes
 
     def _make_method(self, **changes: Any) -> Any:
