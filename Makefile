@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: bench test lint docs speed studies tables clean
+.PHONY: bench test lint docs speed studies tables package lowest clean
 
 # The paper's comparison on real features: 1- and 5-shot, four methods, 1000 tasks each.
 bench: .venv/.slim
@@ -41,8 +41,16 @@ tables: .venv/.full
 		mini_imagenet_resnet12 mini_imagenet_wrn28_10,--data trained/$(set))
 	$(BIN)/python benchmarks/tables_in_docs.py
 
+# Wheel and sdist in dist/, checked, and the wheel tried in a clean environment.
+package:
+	PYTHON=$(PYTHON) bash .ci/test_wheel
+
+# The tests with the oldest versions of every dependency.
+lowest:
+	PYTHON=$(PYTHON) bash .ci/test_lowest
+
 clean:
-	rm -rf .venv site build dist
+	rm -rf .venv .venv-lowest site build dist
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -75,6 +75,11 @@ def test_docs_a2lp_plus() -> None:
     assert script("plus_study").page(text, saved("plus_study")) == text, "run benchmarks/plus_study.py"
 
 
+def test_docs_which_method() -> None:
+    text = read("which-method.md")
+    assert script("which_method").page(text, saved("field")) == text, "run benchmarks/which_method.py"
+
+
 def test_docs_names() -> None:
     text = read("names.md")
     assert script("names").page(text, saved("names")) == text, "run benchmarks/names.py"

@@ -317,7 +317,7 @@ def test_extras_that_are_not_installed() -> None:
     Path("photos/000.png").touch()
     environment = os.environ | {"PYTHONPATH": str(Path(a2lp.__file__).parents[1])}
     for package, source, out, extra in (
-        ("onnxruntime", "photos", "new.csv", "images"),
+        ("PIL", "photos", "new.csv", "images"),
         ("pyarrow", "digits.npz", "new.parquet", "label"),
     ):
         command = [sys.executable, "-c", WITHOUT.format(package), "classify", source, "--labels", "labels.csv"]

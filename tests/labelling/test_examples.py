@@ -15,7 +15,10 @@ import a2lp
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-@pytest.mark.parametrize(("script", "least"), [("label_text.py", 80), ("label_images.py", 70)])
+@pytest.mark.parametrize(
+    ("script", "least"),
+    [("label_text.py", 80), ("label_images.py", 70), ("scikit_learn.py", 55), ("compare_methods.py", 75)],
+)
 def test_examples(tmp_path: Path, script: str, least: int) -> None:
     if script == "label_images.py":
         pytest.importorskip("onnxruntime")

@@ -6,7 +6,8 @@ import typer
 
 
 def methods() -> None:
-    """List the methods, one line each; in brackets what a method assumes or needs."""
+    """List the methods, one line each, in brackets what a method assumes or needs; then which to take when."""
+    from a2lp.methods.choice import guide
     from a2lp.methods.registry import create
     from a2lp.methods.registry import list_methods as registered
 
@@ -24,3 +25,4 @@ def methods() -> None:
         except Exception as error:  # a plug-in may raise any, and the list continues
             notes = [f"cannot be used: {type(error).__name__}: {error}"]
         typer.echo(f"{name:{width}}  {line}" + (f"  [{'; '.join(notes)}]" if notes else ""))
+    typer.echo(f"\n{guide()}")
