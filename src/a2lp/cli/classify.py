@@ -24,7 +24,8 @@ _UNSEEN = 0.03  # share of points of kinds without a label that is worth a line
 Source = Annotated[
     str,
     typer.Argument(
-        help="A folder of images, a feature file (.npz, .npy, .safetensors, .parquet), or - for paths on stdin.",
+        help="A folder of images, a feature file (.npz, .npy, .safetensors, .parquet), a folder of parts that embed "
+        "wrote, or - for paths on stdin.",
         metavar="SOURCE",
     ),
 ]
