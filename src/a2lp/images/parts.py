@@ -128,14 +128,15 @@ def make_part(
             cache=False,
             **options,
         )
-        vectors, names = made.features, made.files or ()
+        vectors, names, skipped = made.features, made.files or (), made.about["skipped"]
     except InputError:
-        if len(watched.failed) < len(images):
+        reasons = [watched.reason(row) for row in range(len(images))]
+        if None in reasons:
             raise
         vectors, names = np.empty((0, plan["dim"]), np.float16), ()  # all were skipped
+        skipped = dict(zip(images.files, reasons, strict=True))
     row_of = {name: row for row, name in enumerate(images.files)}
     rows = [row_of[name] for name in names]
-    skipped = {images.files[row]: reason for row, reason in sorted(watched.failed.items())}
     kept = None if labels is None else [int(labels[row]) for row in rows]
     write_part(folder, number, vectors, names, [watched.digests[row] for row in rows], kept, skipped)
 
@@ -164,6 +165,11 @@ class _Watched:
             self.failed[row] = error.reason
             raise
         return self.digests[row]
+
+    def reason(self, row: int) -> str | None:
+        """Why an image could not be read, or a copy of it, of which one alone is decoded; None if it could."""
+        same = [other for other in self.failed if other == row or self.digests.get(other, "") == self.digests.get(row)]
+        return self.failed[same[0]] if same else None
 
 
 @lru_cache(maxsize=1)
