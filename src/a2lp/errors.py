@@ -12,6 +12,7 @@ Every message names the value, the rule it breaks and the remedy::
     ├── WeightsFileError (OSError)       weights that cannot be read or written, or do not fit the network
     ├── DatasetError (OSError)           files that are not laid out as a set of images should be
     │   └── CorruptImageError            one image that cannot be decoded
+    ├── ClusterError (RuntimeError)      workers or a scheduler that cannot be reached, or were lost
     └── MissingExtraError (ImportError)  an optional dependency that is not installed
 
     A2LPWarning (UserWarning)            something was adjusted, and the message says what
@@ -24,10 +25,23 @@ import json
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 
 class A2LPError(Exception):
     """Root of everything that this library raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # an exception is pickled as its class and its message, which some of the classes below do not take
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[A2LPError], args: tuple[Any, ...], attributes: dict[str, Any]) -> A2LPError:
+    """An error as it was in another process."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 class InputError(A2LPError, ValueError):
@@ -81,6 +95,10 @@ class CorruptImageError(DatasetError):
             "skipped."
         )
         self.file = file
+
+
+class ClusterError(A2LPError, RuntimeError):
+    """Workers or a scheduler that cannot be reached, or were lost."""
 
 
 class MissingExtraError(A2LPError, ImportError):

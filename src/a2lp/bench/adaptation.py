@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from a2lp.arrays import chunks, to_numpy
+from a2lp.bench.predict import mover, new_record
 from a2lp.bench.protocol import Cell, Episodes
 from a2lp.bench.records import Record, RecordStore, content_key
-from a2lp.bench.run import Progress, mover, new_record
+from a2lp.bench.run import Progress
 from a2lp.bench.statistics import Matrix, estimate
 from a2lp.engines.contract import Step
 from a2lp.preprocess import l2, preprocess

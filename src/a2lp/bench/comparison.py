@@ -23,6 +23,7 @@ from a2lp.features import BaseStatistics, FeatureSet, load, load_base
 from a2lp.features.statistics import base_of
 from a2lp.files import write_text
 from a2lp.methods.registry import list_methods as registered
+from a2lp.scale import Cluster
 from a2lp.tasks.lists import TaskList
 
 ALL = "all"
@@ -90,6 +91,7 @@ def compare(
     out: str | Path | None = None,
     save_tasks: str | Path | None = None,
     progress: Progress | None = None,
+    cluster: Cluster | None = None,
 ) -> Comparison:
     """Run methods on the same tasks and compare them.
 
@@ -124,7 +126,9 @@ def compare(
         A folder for records, tables and a report, where cells that have a record are not run again; an ``.npz`` file
         for the tasks, one for each list of tasks if there are several.
     progress : callable, optional
-        Called as ``progress(cell, n_done)``.
+        Called as ``progress(cell, n_done)``; a cluster has its own.
+    cluster : Cluster, optional
+        Runs all cells at once, on the workers of an ``a2lp.scale.Cluster``.
     """
     names = list(registered()) if methods == ALL else _listed("methods", methods)
     samplers, preprocessings, params = _listed("sampler", sampler), _listed("preprocess", preprocess), params or {}
@@ -151,7 +155,7 @@ def compare(
     names = runnable_methods(preprocessings, params, statistics, episodes) if methods == ALL else names
     chosen = [(name, params.get(name, {})) for name in names]
     cells = plan(episodes, chosen, preprocessings, base=statistics, engine=engine, device=device)
-    records = run(cells, store, progress, limit=limit, keep_going=True)
+    records = run(cells, store, progress, limit=limit, keep_going=True, cluster=cluster)
     comparison = Comparison(cells, records, rank_methods(cells, records), baseline)
     return comparison if store is None else _write(comparison, store, progress)
 

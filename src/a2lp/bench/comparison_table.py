@@ -82,7 +82,8 @@ def comparison_table(standings: Sequence[Standing], baseline: str | None = None)
         if len({one.method for one in members}) > (1 if baseline is None else 2):  # of two, one difference is all
             sections.append(section(f"difference to the best{suffix}", members, _to_best))
             sections.append(section(f"mean rank{suffix}", members, _rank))
-    sections.append(section("seconds per 1000 tasks", standings, _seconds))
+    if not all(one.record.on_cluster or one.record.failed for one in standings):
+        sections.append(section("seconds per 1000 tasks", standings, _seconds))
     heads = [("", "assumes")] if assumes else []
     heads += [(_group(column, standings), f"{column.n_shot}-shot") for column in columns]
     samplers = dict.fromkeys(column.sampler for column in columns)
@@ -93,8 +94,10 @@ def comparison_table(standings: Sequence[Standing], baseline: str | None = None)
 
 
 def seconds_per_thousand(record: Record) -> float:
-    """Seconds of prediction for 1000 tasks; NaN for a cell that failed."""
-    return 1000 * record.seconds / len(record.accuracies) if record.accuracies else math.nan
+    """Seconds of prediction for 1000 tasks; NaN for a cell that failed, or ran on the shared workers of a cluster."""
+    if not record.accuracies or record.on_cluster:
+        return math.nan
+    return 1000 * record.seconds / len(record.accuracies)
 
 
 def _assumptions(standings: Sequence[Standing]) -> dict[str, str]:
@@ -107,7 +110,7 @@ def _assumptions(standings: Sequence[Standing]) -> dict[str, str]:
 
 
 def _footnotes(standings: Sequence[Standing], assumptions: dict[str, str]) -> list[str]:
-    """Notes on assumptions, on cells that were stopped and on cells that failed."""
+    """Notes on assumptions, on cells that were stopped, ran on a cluster or failed."""
     notes = [note for word, note in ASSUMPTIONS.items() if any(word in text for text in assumptions.values())]
     stopped = [one.record for one in standings if one.record.limit is not None]
     if stopped:
@@ -115,6 +118,8 @@ def _footnotes(standings: Sequence[Standing], assumptions: dict[str, str]) -> li
             f"(n): stopped by the limit of {max(r.limit or 0 for r in stopped):g} s after n of "
             f"{stopped[0].config['n_tasks']} tasks; differences are on those, and there is no rank."
         )
+    if any(one.record.on_cluster for one in standings):
+        notes.append("Seconds of cells that ran on a cluster are left out: its workers share machines.")
     for one in standings:
         if one.record.failed is not None:
             cell = f"{one.method} ({one.column.sampler}, {one.column.preprocess}, {one.column.n_shot}-shot)"

@@ -73,6 +73,11 @@ class Record:
         return len(self.accuracies) == int(self.config["n_tasks"])
 
     @property
+    def on_cluster(self) -> bool:
+        """Whether workers of a cluster computed it; these share machines, so its seconds are no measure of speed."""
+        return "workers" in self.hardware
+
+    @property
     def accuracy(self) -> Estimate:
         """Mean accuracy in percent, with its interval."""
         return estimate(self.accuracies)

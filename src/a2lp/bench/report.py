@@ -103,12 +103,14 @@ def _all_methods(standings: Sequence[Standing]) -> list[Figure]:
                 f"cannot be told apart. Friedman's test that all are equal: p = {ranked[1].p_value:.2g}."
             )
             figures.append(Figure(f"Ranks of methods {kind}", caption, plots.svg(plots.ranks, *ranked)))
-    if len({one.method for one in standings}) > 1:
+    timed = {column: [one for one in records if not one.on_cluster] for column, records in columns.items()}
+    timed = {column: records for column, records in timed.items() if records}
+    if timed and len({one.method for one in standings}) > 1:
         caption = (
             "Up and to the left is better. Filled: uses data of the base classes. Square: assumes equally many "
             "queries of every class."
         )
-        figures.append(Figure("Accuracy against time", caption, plots.svg(plots.accuracy_and_time, columns)))
+        figures.append(Figure("Accuracy against time", caption, plots.svg(plots.accuracy_and_time, timed)))
     return figures
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from a2lp.bench.paper_records import N_TASKS, PREPROCESS, PaperRecords, select_records
 from a2lp.bench.paper_report import report_page
 from a2lp.bench.paper_tables import NUMBERS, paper_table
-from a2lp.bench.protocol import draw_episodes, plan
+from a2lp.bench.protocol import Cell, draw_episodes, plan
 from a2lp.bench.published import METHODS, NOVEL_CLASSES, SHOTS, FeatureSource, feature_source
 from a2lp.bench.records import RecordStore, read_records
 from a2lp.bench.run import Progress, run
@@ -21,6 +21,7 @@ from a2lp.features import FeatureSet, load
 from a2lp.features.bundled import BUNDLED
 from a2lp.features.files import FORMATS
 from a2lp.files import write_text
+from a2lp.scale import Cluster
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ def reproduce(
     *,
     n_tasks: int = N_TASKS,
     progress: Progress | None = None,
+    cluster: Cluster | None = None,
 ) -> PaperRecords:
     """Run every cell of the paper's tables for which there are features, then write the tables and a report.
 
@@ -45,14 +47,18 @@ def reproduce(
     n_tasks : int
         Tasks per cell.
     progress : callable, optional
-        Called as ``progress(cell, n_done)``.
+        Called as ``progress(cell, n_done)``; a cluster has its own.
+    cluster : Cluster, optional
+        Runs all cells at once, on the workers of an ``a2lp.scale.Cluster``.
     """
     found = _find_features([Path(folder) for folder in data])
     store = RecordStore(out, ("tables.md", "tables.tex", "reproduction.html"))
+    cells: list[Cell] = []
     for source, features in found.items():
         _log.info(f"{source.title}: {features.name}, {len(features)} vectors of {features.n_classes} classes")
         episodes = draw_episodes(features, shots=SHOTS, n_tasks=n_tasks)
-        run(plan(episodes, [(name, {}) for name in METHODS], PREPROCESS), store, progress)
+        cells += plan(episodes, [(name, {}) for name in METHODS], PREPROCESS)
+    run(cells, store, progress, cluster=cluster)
     records = select_records(read_records(out))
     tables = [paper_table(number, records, str(out)) for number in NUMBERS]
     for name, written in (("tables.md", to_markdown), ("tables.tex", to_latex)):

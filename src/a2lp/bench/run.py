@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from a2lp import environment
-from a2lp.arrays import to_numpy
-from a2lp.bench.protocol import Cell, Episodes
-from a2lp.bench.records import Record, RecordStore, content_key
-from a2lp.errors import InputError, MissingExtraError
-from a2lp.methods.base import Method
-from a2lp.tasks.batch import TaskBatch
+from a2lp.bench.blocks import run_on
+from a2lp.bench.predict import block_size, bytes_per_task, free_memory, mover, new_record, predict
+from a2lp.bench.protocol import Cell
+from a2lp.bench.records import Record, RecordStore
+from a2lp.errors import InputError
+from a2lp.scale import Cluster
 
 Progress = Callable[[Cell, int], None]
-
-HOST_BLOCK = 100  # tasks gathered at a time on the CPU, where larger blocks are no faster
-DEVICE_BYTES = 2 << 30  # of vectors gathered at a time for an accelerator; also bounds the memory of the host
 
 _log = logging.getLogger(__name__)
 
@@ -32,34 +26,63 @@ def run(
     *,
     limit: float | None = None,
     keep_going: bool = False,
+    cluster: Cluster | None = None,
 ) -> list[Record]:
     """The records of some cells, in their order; cells with a record in ``store`` are not run again.
 
     A cell is stopped after ``limit`` seconds of prediction. Its record has the tasks that were done; a higher limit
     continues from there, on the same machine and code. With ``keep_going``, a method that raises an error is recorded
     as failed, and the others run; if all fail, the first error is raised.
+
+    On a ``cluster``, all cells run at once, in blocks of tasks that are kept as files until a cell is whole. Workers
+    share machines, so the seconds of such a record are no measure of speed, and tables leave them out.
     """
+    if cluster is not None and limit is not None:
+        raise InputError(
+            f"limit={limit} is a time on one machine, which a cluster does not measure. Leave out the limit or the "
+            "scheduler."
+        )
     if store is not None and (done := sum(cell.key in store for cell in cells)):
         _log.info("%d of %d cells are in %s and are not run again.", done, len(cells), store.folder)
-    records: list[Record] = []
+    records: dict[str, Record] = {}
+    begun: dict[str, Record] = {}  # cells that a limit stopped
+    for cell in cells if store else ():
+        record = store.get(cell.key)
+        if record is not None:
+            whole = record.whole or (limit is not None and record.seconds >= limit)
+            (records if whole else begun)[cell.key] = record
+    left = list({cell.key: cell for cell in cells if cell.key not in records}.values())
+    if cluster is not None:
+        found = run_on(cluster, left, store) if left else iter(())
+    else:
+        found = _one_by_one(left, progress or no_progress, limit, begun)
     first_error: Exception | None = None
+    for cell, result in found:
+        if isinstance(result, Record):
+            if store:
+                store.put(result)
+        elif not keep_going:
+            raise result
+        else:
+            first_error = first_error or result
+            failed = f"{type(result).__name__}: {result}"
+            result = new_record(cell.method, cell.config, [], 0.0, "", failed=failed)
+        records[cell.key] = result
+    if first_error is not None and all(record.failed for record in records.values()):
+        raise first_error
+    return [records[cell.key] for cell in cells]
+
+
+def _one_by_one(
+    cells: Sequence[Cell], progress: Progress, limit: float | None, begun: Mapping[str, Record]
+) -> Iterator[tuple[Cell, Record | Exception]]:
+    """Cells with their records, or with the exception that a method raised."""
     for cell in cells:
         try:
-            record = store.get(cell.key) if store else None
-            if record is None or not (record.whole or (limit is not None and record.seconds >= limit)):
-                record = _measure(cell, progress or no_progress, limit, record)
-                if store:
-                    store.put(record)
-            records.append(record)
+            result: Record | Exception = _measure(cell, progress, limit, begun.get(cell.key))
         except Exception as error:
-            if not keep_going:
-                raise
-            first_error = first_error or error
-            failed = f"{type(error).__name__}: {error}"
-            records.append(new_record(cell.method, cell.config, [], 0.0, "", failed=failed))
-    if first_error is not None and all(record.failed for record in records):
-        raise first_error
-    return records
+            result = error
+        yield cell, result
 
 
 def _measure(cell: Cell, progress: Progress, limit: float | None, begun: Record | None) -> Record:
@@ -87,80 +110,14 @@ def _measure(cell: Cell, progress: Progress, limit: float | None, begun: Record 
     size = next_size(time.perf_counter() - start, 1)
     while len(accuracies) < len(tasks) and (limit is None or seconds < limit or not accuracies):
         done = slice(len(accuracies), len(accuracies) + size)
-        part, batch = tasks[done], move(cell.episodes.batch(done))
-        start = time.perf_counter()
-        prediction = cell.method.predict(batch)
-        labels = to_numpy(prediction.labels)  # also waits for a device that computes asynchronously
-        took = time.perf_counter() - start
+        found, took, engine = predict(cell, done, move)
         seconds += took
-        accuracies += (100.0 * (labels == part.query_labels).mean(axis=1)).tolist()
-        engine = prediction.engine
+        accuracies += found
         progress(cell, len(accuracies))
-        size = next_size(took, len(part))
+        size = next_size(took, len(found))
     stopped = limit if len(accuracies) < len(tasks) else None
     named = cell.episodes.text is not None and cell.method.uses_names != "no"
     return new_record(cell.method, cell.config, accuracies, seconds, engine, limit=stopped, uses_names=named)
-
-
-def block_size(device: str, task_bytes: int, free_bytes: int | None) -> int:
-    """How many tasks are predicted at a time: their vectors take at most an eighth of a device's free memory."""
-    if device in ("cpu", "torch"):
-        return HOST_BLOCK
-    budget = DEVICE_BYTES // 8 if free_bytes is None else min(DEVICE_BYTES, free_bytes // 8)
-    return max(1, budget // task_bytes)
-
-
-def bytes_per_task(episodes: Episodes) -> int:
-    """Bytes of the float32 vectors of a task."""
-    tasks = episodes.tasks
-    vectors = sum(rows.shape[1] for rows in (tasks.support, tasks.query, tasks.unlabelled) if rows is not None)
-    return 4 * int(vectors) * int(episodes.features.features.shape[1])
-
-
-def free_memory(device: str) -> int | None:
-    """Bytes that are free on a CUDA device; None for others."""
-    if not device.startswith("cuda"):
-        return None
-    import torch
-
-    return int(torch.cuda.mem_get_info(device)[0])
-
-
-def new_record(
-    method: Method, config: dict[str, Any], accuracies: list[float], seconds: float, engine: str, **more: Any
-) -> Record:
-    """A record with the stamp of this moment, on this machine."""
-    more |= environment.stamp(config["device"]) | {"uniform": method.uniform, "uses_base": method.uses_base}
-    return Record(content_key(config), config, accuracies, seconds, engine, **more)
-
-
-def mover(device: str) -> Callable[[TaskBatch], TaskBatch]:
-    """A function that moves a batch to a device."""
-    if device == "cpu":
-        return lambda batch: batch
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingExtraError(f"device {device!r}", "torch", "torch") from error
-    try:
-        where = torch.device("cpu" if device == "torch" else device)
-        torch.zeros(1, device=where)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise InputError(
-            f"device {device!r} cannot be used ({reason}). Use 'cpu' (NumPy), 'torch' (torch on the CPU), or a device "
-            "that this torch has."
-        ) from error
-
-    def move(batch: TaskBatch) -> TaskBatch:
-        support, query = (torch.from_numpy(x).to(where) for x in (batch.support, batch.query))
-        unlabelled = None if batch.unlabelled is None else torch.from_numpy(batch.unlabelled).to(where)
-        if batch.prototypes is None:
-            return TaskBatch(support, batch.support_labels, query, unlabelled)
-        names = torch.from_numpy(np.array(batch.prototypes)).to(where)
-        return TaskBatch(support, batch.support_labels, query, unlabelled, prototypes=names, classes=batch.classes)
-
-    return move
 
 
 def no_progress(cell: Cell, done: int) -> None:

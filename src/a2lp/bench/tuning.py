@@ -22,6 +22,7 @@ from a2lp.checks import require_name
 from a2lp.errors import InputError
 from a2lp.features import BaseStatistics, FeatureSet, load
 from a2lp.files import write_text
+from a2lp.scale import Cluster
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,6 +94,7 @@ def sweep(
     device: str = "cpu",
     out: str | Path | None = None,
     progress: Progress | None = None,
+    cluster: Cluster | None = None,
 ) -> Sweep:
     """Run a method with every combination of some values, and rank them by mean accuracy over the shots.
 
@@ -126,7 +128,7 @@ def sweep(
     variants = [(method, {**own, **dict(zip(grid, values, strict=True))}) for values in combinations]
     statistics = base_statistics(base, features)
     cells = plan(episodes, variants, [preprocess], base=statistics, engine=engine, device=device)
-    result = Sweep(run(cells, store, progress), list(grid), sentence)
+    result = Sweep(run(cells, store, progress, cluster=cluster), list(grid), sentence)
     if store is not None:
         write_text(store.folder.parent / "sweep.md", f"{result}\n")
     return result

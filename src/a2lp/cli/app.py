@@ -33,14 +33,15 @@ from a2lp.errors import A2LPError, A2LPWarning, DatasetError, install_command
 class _Group(TyperGroup):
     """Prints errors that users can correct as one paragraph; any other error is a bug and keeps its traceback.
 
-    Warnings of the library, and what the bench logs, are notes on stderr.
+    Warnings of the library, and what the bench and a cluster log, are notes on stderr.
     """
 
     def invoke(self, ctx: Any) -> Any:
-        log, handler = logging.getLogger("a2lp.bench"), logging.StreamHandler()
+        logs, handler = [logging.getLogger(name) for name in ("a2lp.bench", "a2lp.scale")], logging.StreamHandler()
         handler.setFormatter(logging.Formatter("note: %(message)s"))
-        log.addHandler(handler)
-        log.setLevel(logging.INFO)
+        for log in logs:
+            log.addHandler(handler)
+            log.setLevel(logging.INFO)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("default", A2LPWarning)  # each text once
@@ -55,7 +56,8 @@ class _Group(TyperGroup):
             typer.echo(f"interrupted: {kept}", err=True)
             raise typer.Exit(130) from error
         finally:
-            log.removeHandler(handler)
+            for log in logs:
+                log.removeHandler(handler)
 
 
 app = typer.Typer(

@@ -35,6 +35,7 @@ def bench(
     engine: options.Engine = "auto",
     device: options.Device = "cpu",
     out: options.Out = None,
+    scheduler: options.Scheduler = None,
     format: options.Format = "table",
 ) -> None:
     """Compare methods on the same tasks: accuracy, paired differences, ranks, seconds.
@@ -53,7 +54,7 @@ def bench(
     if saved is not None:
         note = "decides the tasks; --shots, --ways, --queries, --tasks, --sampler and --seed do not apply."
         typer.echo(f"note: {tasks_file} {note}", err=True)
-    with output.progress_bar("bench") as progress:
+    with output.running("bench", scheduler) as (progress, cluster):
         found = compare(
             features,
             ALL if names == [ALL] else names,
@@ -74,6 +75,7 @@ def bench(
             out=out,
             save_tasks=save_tasks,
             progress=progress,
+            cluster=cluster,
         )
     output.emit(format, found.rows, found.table)
     if found.report is not None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from a2lp.cli.options import option
+from a2lp.cli.options import Scheduler, option
 from a2lp.cli.pool_options import BACKBONE_HELP, DEVICE_HELP, NORMALISE_HELP
-from a2lp.cli.progress import progress_of_steps
+from a2lp.cli.progress import bar_on_stderr, cluster_progress, progress_of_steps
 from a2lp.errors import CorruptImageError, InputError
 
-SOURCE_HELP = "A folder of images with a folder for each class, a dataset's folder, or a pack (.npz)."
+SOURCE_HELP = (
+    "A folder of images with a folder for each class, a dataset's folder, a pack (.npz), or shards: tar archives or "
+    "Parquet tables of images, their folder or a pattern."
+)
+OUT_HELP = "The feature file to write (.npz, float16); a name without extension is a folder of parts, for millions."
 VIEW_HELP = (
     "The part of an image to embed, in pixels: shorter side, centre crop, and the size that this is resized to; the "
     "backbone's default if not given."
@@ -32,7 +38,7 @@ def embed(
     normalise: Annotated[str | None, option(NORMALISE_HELP, "NAME|R,G,B/R,G,B")] = None,
     dataset: Annotated[str | None, option("The dataset, if its splits are not clear from its layout.", "NAME")] = None,
     split: Annotated[str | None, option("train, val or test, for datasets with splits.", "NAME")] = None,
-    out: Annotated[Path, option("The feature file to write (.npz, float16).", "FILE")] = Path("features.npz"),
+    out: Annotated[Path, option(OUT_HELP, "FILE|DIR")] = Path("features.npz"),
     flip: Annotated[bool, option(FLIP_HELP, None, "--flip/--no-flip")] = True,
     on_corrupt: Annotated[str, option("What to do with images that cannot be read.", "refuse|skip")] = "refuse",
     device: Annotated[str, option(DEVICE_HELP)] = "auto",
@@ -43,13 +49,31 @@ def embed(
     ] = None,
     cache: Annotated[Path | None, option(CACHE_HELP, "DIR")] = None,
     force: Annotated[bool, option("Replace FILE if it exists.", None, "--force")] = False,
+    part_size: Annotated[int, option("Images of a part, in a folder of parts.")] = 1000,
+    scheduler: Scheduler = None,
 ) -> None:
     """Embed images with a backbone, and write them as a feature file.
 
     Vectors are kept in a cache: a run that was stopped or killed continues when it is started again, and no image is
     embedded twice. With labels, base statistics (mean, class means, covariance within classes) are written beside the
     file, as NAME_base.npz.
+
+    A folder of parts never has all vectors in memory. A part that is there is not made again, so a run that was killed
+    loses one part of each process at most; there is no cache. With --scheduler, workers make the parts.
     """
+    if out.suffix == "":
+        options = {"split": split, "dataset": dataset, "flip": flip, "on_corrupt": on_corrupt}
+        options |= {"backbone": backbone, "weights": weights, "view": view, "normalise": normalise, "device": device}
+        options |= {"batch_size": batch_size, "part_size": part_size, "workers": workers}
+        if force or cache is not None:
+            raise InputError(
+                f"--out {out} is a folder of parts, which are never replaced and need no cache. Leave out --force and "
+                "--cache; delete the folder to begin anew."
+            )
+        _embed_parts(source, out, scheduler, options)
+        return
+    if scheduler is not None:
+        raise InputError(f"--scheduler makes parts, and --out {out} is one file. Name a folder, such as {out.stem}.")
     from a2lp.checks import counted
     from a2lp.images import Normalisation, View
     from a2lp.images.backbones import create
@@ -67,30 +91,23 @@ def embed(
     )
     about: dict[str, Any] = {"source": Path(source).name, "set": images.name}
     about |= {name: value for name, value in (("dataset", dataset), ("split", split)) if value is not None}
-    try:
-        with progress_of_steps() as progress:
-            features = embed_to_file(
-                images,
-                network,
-                out,
-                device=device,
-                batch_size=batch_size,
-                workers=workers,
-                on_corrupt=on_corrupt,
-                flip=flip,
-                cache=cache,
-                about=about,
-                force=force,
-                progress=progress,
-            )
-    except CorruptImageError as error:
-        raise InputError(f"{error} On the command line: --on-corrupt skip.") from error
-    except KeyboardInterrupt:
-        typer.echo("interrupted: finished vectors are kept, and the same command continues from there.", err=True)
-        raise typer.Exit(130) from None
+    with _explaining(), progress_of_steps() as progress:
+        features = embed_to_file(
+            images,
+            network,
+            out,
+            device=device,
+            batch_size=batch_size,
+            workers=workers,
+            on_corrupt=on_corrupt,
+            flip=flip,
+            cache=cache,
+            about=about,
+            force=force,
+            progress=progress,
+        )
     skipped = features.about["skipped"]
-    for file, reason in skipped.items():
-        typer.echo(f"skipped: {file}: {reason}", err=True)
+    _print_skipped(skipped)
     for label, name in enumerate(features.classes or ()):
         if features.labels is not None and label not in features.labels:
             typer.echo(f"note: no image of the class {name!r} could be read; the file has none of it.", err=True)
@@ -98,3 +115,42 @@ def embed(
     typer.echo(f"{source}: {n} vectors of {d} dimensions ({network.name}), {lost} skipped -> {out}")
     if features.labels is not None:
         typer.echo(f"base statistics of {features.n_classes} classes -> {base_path(out)}")
+
+
+def _embed_parts(source: str, out: Path, scheduler: str | None, options: dict[str, Any]) -> None:
+    from a2lp.features.parts import read_plan
+    from a2lp.images.parts import embed_parts
+    from a2lp.scale import Cluster
+
+    with _explaining():
+        if scheduler is None:
+            with progress_of_steps() as progress:
+                skipped = embed_parts(source, out, progress=progress, **options)
+        else:
+            with (
+                bar_on_stderr() as shown,
+                Cluster(scheduler, cluster_progress("embedding", "images", *shown)) as cluster,
+            ):
+                skipped = embed_parts(source, out, cluster=cluster, **options)
+    _print_skipped(skipped)
+    plan = read_plan(out)
+    n = plan["n_images"] - len(skipped)
+    kinds = f"{plan['dim']} dimensions ({plan['backbone']})"
+    typer.echo(f"{source}: {n} vectors of {kinds} in {plan['n_parts']} parts, {len(skipped)} images skipped -> {out}")
+
+
+@contextmanager
+def _explaining() -> Iterator[None]:
+    """Say what damaged images and interruptions lead to."""
+    try:
+        yield
+    except CorruptImageError as error:
+        raise InputError(f"{error} On the command line: --on-corrupt skip.") from error
+    except KeyboardInterrupt:
+        typer.echo("interrupted: finished vectors are kept, and the same command continues from there.", err=True)
+        raise typer.Exit(130) from None
+
+
+def _print_skipped(skipped: Mapping[str, str]) -> None:
+    for file, reason in skipped.items():
+        typer.echo(f"skipped: {file}: {reason}", err=True)

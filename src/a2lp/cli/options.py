@@ -37,6 +37,10 @@ Base = Annotated[str | None, option(BASE_HELP, "NAME|FILE")]
 Engine = Annotated[str, option("Engine of the methods that have one.")]
 Device = Annotated[str, option("cpu (NumPy), torch (torch on the CPU), or cuda.")]
 Out = Annotated[str | None, option("Folder for records, table and report; an interrupted run continues.", "DIR")]
+SCHEDULER_HELP = (
+    "Run on a Dask cluster: local:N for N processes here, the address of a scheduler (tcp://...), or its file."
+)
+Scheduler = Annotated[str | None, option(SCHEDULER_HELP, "WHERE")]
 Format = Annotated[str, option("What is printed: table, markdown, latex, csv or json.", "NAME")]
 
 

@@ -14,15 +14,16 @@ from rich.text import Text
 from a2lp.bench import tables
 from a2lp.bench.protocol import Cell
 from a2lp.bench.run import Progress
-from a2lp.cli.progress import bar_on_stderr
+from a2lp.cli.progress import bar_on_stderr, cluster_progress
+from a2lp.scale import Cluster
 
 _PADDING = 3  # beside each column of a table
 _TITLES = 22  # titles of sections are broken into lines of this width: "seconds per 1000 tasks"
 
 
 @contextmanager
-def progress_bar(what: str) -> Iterator[Progress]:
-    """A bar on stderr for the tasks of one cell after the other."""
+def running(what: str, scheduler: str | None) -> Iterator[tuple[Progress, Cluster | None]]:
+    """A bar on stderr for the tasks of one cell after the other, and a cluster, if one is named, with a bar for it."""
     with bar_on_stderr() as (console, bar, task):
 
         def report(cell: Cell, done: int) -> None:
@@ -33,7 +34,11 @@ def progress_bar(what: str) -> Iterator[Progress]:
             if done == n_tasks and not console.is_terminal:  # a log file
                 typer.echo(f"{what}: {cell.label}: {done} tasks done", err=True)
 
-        yield report
+        if scheduler is None:
+            yield report, None
+            return
+        with Cluster(scheduler, cluster_progress(what, "blocks", console, bar, task)) as cluster:
+            yield report, cluster
 
 
 def emit(style: str, rows: Sequence[tables.FlatRow], table: tables.Table) -> None:

@@ -15,7 +15,8 @@ from a2lp.cli.options import option
 Source = Annotated[
     str,
     typer.Argument(
-        help="A folder of images, a feature file (.npz, .npy, .safetensors, .parquet), or - for paths on stdin.",
+        help="A folder of images, a feature file (.npz, .npy, .safetensors, .parquet), a folder of parts that embed "
+        "wrote, or - for paths on stdin.",
         metavar="SOURCE",
     ),
 ]

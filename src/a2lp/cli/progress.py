@@ -48,6 +48,26 @@ def progress_of_steps() -> Iterator[Callable[[str, int, int], None]]:
         yield report
 
 
+def cluster_progress(
+    what: str, unit: str, console: Console, bar: progress.Progress, task: progress.TaskID
+) -> Callable[[int, int, int], None]:
+    """A function that takes the amount done, the total and the number of workers, and shows them on the bar."""
+    lines, shown = _Lines(), -1
+    lines.start()
+
+    def report(done: int, total: int, workers: int) -> None:
+        nonlocal shown
+        step = f"{what} on {workers} worker{'s' * (workers != 1)}"
+        bar.update(task, description=step, completed=done, total=total)
+        if not console.is_terminal:
+            line = lines.next(f"{step}: {unit}", done, total)
+            if line or workers != shown or done == total:
+                console.print(line or f"{step}: {unit}: {done} of {total}", soft_wrap=True)
+        shown = workers
+
+    return report
+
+
 class _Lines:
     """A line on a step's progress now and then."""
 

@@ -32,6 +32,7 @@ def sweep(
     engine: options.Engine = "auto",
     device: options.Device = "cpu",
     out: options.Out = None,
+    scheduler: options.Scheduler = None,
     format: options.Format = "table",
 ) -> None:
     """Try a method's parameters on a grid, and rank them by mean accuracy over the numbers of shots."""
@@ -41,7 +42,7 @@ def sweep(
     from a2lp.bench import sweep
     from a2lp.cli import output
 
-    with output.progress_bar("sweep") as progress:
+    with output.running("sweep", scheduler) as (progress, cluster):
         found = sweep(
             method,
             values,
@@ -60,6 +61,7 @@ def sweep(
             device=device,
             out=out,
             progress=progress,
+            cluster=cluster,
         )
     output.emit(format, found.rows, found.table)
     typer.echo(found.classes, err=True)

@@ -12,6 +12,7 @@ from a2lp.features.bundled import BUNDLED, load_bundled
 from a2lp.features.feature_set import FeatureSet
 from a2lp.features.numpy_files import TEXT_END, Fields, npy_side_files, read_npy, read_npz, write_npy, write_npz
 from a2lp.features.parquet_files import read_parquet, write_parquet
+from a2lp.features.parts import is_parts, read_parts
 from a2lp.features.pickle_files import read_pickle
 from a2lp.features.safetensors_files import read_safetensors, write_safetensors
 from a2lp.files import check_file, check_target, exists, reading, reason
@@ -56,7 +57,8 @@ def load(source: str | Path) -> FeatureSet:
     ----------
     source : str or Path
         A name that ``bundled()`` lists, or a file: .npz, .npy (with its .csv), .safetensors, .parquet, or
-        a pickle of ``{class: vectors}`` (.plk, .pkl, .pickle), which is read without running any code in it.
+        a pickle of ``{class: vectors}`` (.plk, .pkl, .pickle), which is read without running any code in it. Or a
+        folder of parts that ``a2lp embed`` wrote, whose vectors stay on disk.
 
     Returns
     -------
@@ -66,6 +68,8 @@ def load(source: str | Path) -> FeatureSet:
     if isinstance(source, str) and source in BUNDLED:
         return load_bundled(source)
     path = Path(source)
+    if is_parts(path):
+        return FeatureSet(**read_parts(path), name=path.resolve().name)
     kind = FORMATS.get(path.suffix.lower())
     if kind is None:
         raise _unknown(path)

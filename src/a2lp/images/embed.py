@@ -10,7 +10,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import PIL
@@ -45,7 +45,7 @@ def embed_images(
     workers: int | None = None,
     on_corrupt: OnCorrupt = "refuse",
     flip: bool = True,
-    cache: str | Path | None = None,
+    cache: str | Path | Literal[False] | None = None,
     about: dict[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> FeatureSet:
@@ -71,7 +71,7 @@ def embed_images(
     flip : bool
         Whether a vector is the mean over the image and its mirror image: twice the time, and better features.
     cache : path, optional
-        The folder of the cache; ``cache_folder()`` if not given.
+        The folder of the cache; ``cache_folder()`` if not given. False for none: a run that is killed begins anew.
     about : dict, optional
         Further entries of the set's ``about``: ``split``, ``source``, ...
     progress : callable, optional
@@ -93,11 +93,11 @@ def embed_images(
     check_memory(f"two batches of {batch_size} images of {side} x {side} pixels", 2 * batch_size * side * side * 3)
     runner = backbone.on(device)
     recipe = _recipe(backbone, flip)
-    store = FeatureCache(Path(cache) if cache is not None else cache_folder(), recipe, backbone.dim)
+    store = None if cache is False else FeatureCache(Path(cache or cache_folder()), recipe, backbone.dim)
 
     skipped: dict[int, str] = {}
     digests = _digests(images, workers, on_corrupt, report, skipped)
-    vectors = store.get(digest for digest in digests if digest)
+    vectors = {} if store is None else store.get(digest for digest in digests if digest)
     missing = {digest: row for row, digest in enumerate(digests) if digest and digest not in vectors}
     read = partial(images.read, view=backbone.view, on_corrupt=on_corrupt, skipped=skipped)
     rows = list(missing.values())
@@ -110,11 +110,13 @@ def embed_images(
                 _check_finite(new, kept, images)
                 names = [str(digests[row]) for row in kept]
                 vectors |= zip(names, new, strict=True)
-                store.add(names, new)
+                if store is not None:
+                    store.add(names, new)
                 done += len(kept)
                 report("embedding", done + len(skipped), len(missing))
     finally:
-        store.flush()
+        if store is not None:
+            store.flush()
     versions = {"a2lp": __version__, "python": platform.python_version(), "numpy": np.__version__}
     versions |= backbone.versions | {"pillow": PIL.__version__}
     origin = {"weights": backbone.weights, "versions": versions} | recipe

@@ -1,4 +1,4 @@
-"""What is to be labelled: a folder of images, a list of their paths, or a feature file.
+"""What is to be labelled: a folder of images, a list of their paths, a feature file, or a folder of parts.
 
 ``find_points`` names the points and computes nothing, so that labels can be checked before the minutes that embedding
 takes; ``embed_points`` adds the vectors. ``open_source`` does both.
@@ -21,6 +21,7 @@ from a2lp.errors import InputError
 from a2lp.features import load
 from a2lp.features.bundled import BUNDLED
 from a2lp.features.files import FORMATS
+from a2lp.features.parts import is_parts
 from a2lp.files import exists
 
 NDArray = np.ndarray[Any, Any]
@@ -121,7 +122,8 @@ def open_source(source: str | Path, how: Embedding | None = None, progress: Prog
     Parameters
     ----------
     source : str or Path
-        A folder of images, a feature file or the name of a bundled set, or ``"-"`` for paths on standard input.
+        A folder of images, a feature file or the name of a bundled set, a folder of parts that ``a2lp embed`` wrote, or
+        ``"-"`` for paths on standard input.
     how : Embedding, optional
         For images.
     progress : callable, optional
@@ -135,7 +137,7 @@ def find_points(source: str | Path) -> Points:
     if str(source) == STDIN:
         return listed_images(_lines(sys.stdin.read()))
     path = Path(source)
-    if path.is_dir():
+    if path.is_dir() and not is_parts(path):
         return _folder(path)
     if not exists(path) and str(source) not in BUNDLED and path.suffix.lower() not in FORMATS:
         near = difflib.get_close_matches(str(source)[:80], BUNDLED, n=1)

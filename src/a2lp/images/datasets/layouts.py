@@ -78,6 +78,7 @@ ANY = (
     "*.jpg, ...                              images without labels",
     f"images/*.jpg, ...\n{_TABLES}",
     _PACKS,
+    "*.tar or *.parquet                      shards of images without labels",
 )
 
 

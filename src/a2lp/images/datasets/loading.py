@@ -15,11 +15,13 @@ from a2lp.arrays import NDArray
 from a2lp.checks import shown
 from a2lp.errors import A2LPError, A2LPWarning, DatasetError, InputError, UnknownNameError
 from a2lp.files import check_file, exists
+from a2lp.images.datasets.decode import EXTENSIONS
 from a2lp.images.datasets.folders import find_csvs, find_folders
 from a2lp.images.datasets.image_set import ImageSet
 from a2lp.images.datasets.layouts import ImageTable, layout_error
 from a2lp.images.datasets.packs import find_packs
 from a2lp.images.datasets.pickles import find_cifar100, find_pickles
+from a2lp.images.datasets.shards import SUFFIXES, find_shards
 from a2lp.images.datasets.sources import selected
 from a2lp.images.datasets.splits import SPLITS, TITLES, Standard, standard
 
@@ -35,7 +37,8 @@ def load(path: PathLike | Sequence[PathLike], split: str | None = None, *, datas
     Parameters
     ----------
     path : str, Path or a sequence of them
-        A folder in one of the layouts below, or packs: one .npz, several, or a pattern such as ``cub_*.npz``.
+        A folder in one of the layouts below, or packs: one .npz, several, or a pattern such as ``cub_*.npz``. Or
+        shards: tar archives or Parquet tables, one or a pattern.
     split : {"train", "val", "test"}, optional
         All images if not given.
     dataset : str, optional
@@ -46,7 +49,8 @@ def load(path: PathLike | Sequence[PathLike], split: str | None = None, *, datas
     -----
     Layouts: class folders, alone or in train, val and test; ``images`` with train.csv, val.csv and test.csv;
     ``CUB_200_2011``; CIFAR-FS as ``data`` and ``splits``; the pickles of miniImageNet, tieredImageNet, CIFAR-FS,
-    FC100 and CIFAR-100; packs; and a folder of images, which has no labels.
+    FC100 and CIFAR-100; packs; and a folder of images, which has no labels. A folder of shards has tar archives of
+    images (WebDataset), or Parquet tables with a column of encoded images, and no labels.
     """
     if split is not None and split not in SPLITS:
         raise InputError(f"split={split!r} must be one of {', '.join(SPLITS)}, or left out for all images.")
@@ -69,6 +73,12 @@ def _find(
     path: PathLike | Sequence[PathLike], split: str | None, known: Standard | None
 ) -> tuple[Path, str, ImageTable]:
     """The folder or file for messages, the name of the set, and its images."""
+    shards = _named(path, SUFFIXES)
+    if shards:
+        table = find_shards(shards)
+        if table is None:
+            raise DatasetError(f"{shards[0]} has no images ({', '.join(EXTENSIONS)}). Check its content.")
+        return shards[0].parent, shards[0].stem if len(shards) == 1 else shards[0].parent.resolve().name, table
     packs = _packs(path)
     if packs:
         table = find_packs(packs, known)
@@ -91,6 +101,7 @@ def _find(
             or find_cifar100(root)
             or find_packs(sorted(root.glob("*.npz")), known)
             or find_folders(root, split, known)
+            or find_shards(each for each in root.iterdir() if each.suffix in SUFFIXES)
         )
     except A2LPError:
         raise
@@ -99,6 +110,15 @@ def _find(
     if table is None:
         raise layout_error(root, "no images were found.", known)
     return root, root.resolve().name, table
+
+
+def _named(path: PathLike | Sequence[PathLike], suffixes: Sequence[str]) -> list[Path]:
+    """The files that were named, one or by a pattern, if they have these extensions."""
+    if not isinstance(path, str | Path) or Path(path).suffix not in suffixes or Path(path).is_dir():
+        return []
+    if glob.has_magic(str(path)) and not Path(path).exists():
+        return sorted(Path(match) for match in glob.glob(str(path)))  # noqa: PTH207 the pattern may be absolute
+    return [Path(path)]
 
 
 def _packs(path: PathLike | Sequence[PathLike]) -> list[Path]:
