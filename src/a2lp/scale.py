@@ -242,7 +242,7 @@ def _address(scheduler: str) -> str:
             f"scheduler {shown(scheduler)} is neither local:N, such as local:2, nor an address, such as "
             "tcp://10.0.0.1:8786, nor the file of a scheduler. Start one with `dask scheduler --scheduler-file FILE`."
         )
-    found = read_json(scheduler, "the file of a Dask scheduler (JSON)", InputError)
+    found = read_json(scheduler, "the file of a Dask scheduler (JSON)")
     if not isinstance(found, dict) or not isinstance(found.get("address"), str):
         raise InputError(
             f"{scheduler} has no `address`; expected the file that `dask scheduler --scheduler-file` wrote."
