@@ -53,14 +53,15 @@ class _Task(NamedTuple):
 def run_on(cluster: Cluster, cells: Sequence[Cell], store: RecordStore | None) -> Iterator[tuple[Cell, Any]]:
     """Cells with their records, or with the exception that a method raised, in the order in which they end."""
     with _folder(cluster, store) as folder:
-        open_cells = {cell.key: _Blocks(cell, folder) for cell in cells}
-        with cluster.work(sum(len(blocks.missing) for blocks in open_cells.values())) as work:
-            for key, blocks in list(open_cells.items()):
+        blocks_of = {cell.key: _Blocks(cell, folder) for cell in cells}
+        open_cells = dict(blocks_of)
+        with cluster.work(sum(len(blocks.missing) for blocks in blocks_of.values())) as work:
+            for blocks in blocks_of.values():
                 if blocks.missing:
                     blocks.write()
                     blocks.submit(work)
                 else:
-                    yield open_cells.pop(key).cell, blocks.record()
+                    yield open_cells.pop(blocks.cell.key).cell, blocks.record()
             for task, answer, error in work:
                 if task.key not in open_cells:  # another of its blocks failed
                     continue
@@ -73,11 +74,13 @@ def run_on(cluster: Cluster, cells: Sequence[Cell], store: RecordStore | None) -
                     blocks.submit(work)
                 else:
                     yield open_cells.pop(task.key).cell, blocks.record()
+        for blocks in blocks_of.values():
+            blocks.remove()
 
 
 @contextmanager
 def _folder(cluster: Cluster, store: RecordStore | None) -> Iterator[Path]:
-    """The folder of the blocks, one for each state of the code; removed after a run without an error."""
+    """The folder of the blocks, one for each state of the code; removed unless another command has cells there."""
     if store is None:
         if not cluster.n_local:
             raise InputError(
@@ -92,7 +95,8 @@ def _folder(cluster: Cluster, store: RecordStore | None) -> Iterator[Path]:
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     yield folder
-    shutil.rmtree(top, ignore_errors=True)
+    if not any(top.glob(f"*/{64 * '[0-9a-f]'}*.json")):  # named after keys
+        shutil.rmtree(top, ignore_errors=True)
 
 
 class _Blocks:
@@ -121,18 +125,19 @@ class _Blocks:
         if not exists(tasks):
             episodes.tasks.save(tasks)
         params = {f.name: getattr(cell.method, f.name) for f in dataclasses.fields(cell.method)}
-        files = {name: value for name, value in params.items() if isinstance(value, BaseStatistics)}
-        for name, value in files.items():
-            files[name] = folder / f"base-{content_key({name: cell.params[name]})[:16]}.npz"
-            if not exists(files[name]):
-                value.save(files[name], force=True)
+        statistics: dict[str, str] = {}
+        for name, value in params.items():
+            if isinstance(value, BaseStatistics):
+                statistics[name] = f"base-{content_key({name: cell.params[name]})[:16]}.npz"
+                if not exists(folder / statistics[name]):
+                    value.save(folder / statistics[name], force=True)
         if params.get("weights") is not None:
             params["weights"] = str(Path(params["weights"]).resolve())
         job = {
             "key": cell.key,
             "method": cell.name,
-            "params": {name: _as_json(value) for name, value in params.items() if name not in files},
-            "statistics": {name: path.name for name, path in files.items()},
+            "params": {name: _as_json(value) for name, value in params.items() if name not in statistics},
+            "statistics": statistics,
             "features": features.name,
             "name": episodes.features.name,
             "tasks": tasks.name,
@@ -173,6 +178,11 @@ class _Blocks:
         last = max((block["stamp"] for block in blocks), key=lambda stamp: str(stamp["date"]))
         hardware = last["hardware"] | {"workers": len({block["worker"] for block in blocks})}
         return dataclasses.replace(record, **last | {"hardware": hardware})
+
+    def remove(self) -> None:
+        """Remove what is the cell's own; its record is written."""
+        for path in (self.job, *(_block_path(self.job, block) for block in range(self.count))):
+            path.unlink(missing_ok=True)
 
 
 # ---- on a worker --------------------------------------------------------------------------------------------------
