@@ -20,7 +20,7 @@ from scipy.stats import rankdata
 
 from a2lp.pool.neighbours import NdArray, rows_of
 from a2lp.pool.propagate import propagate
-from a2lp.pool.rows import by_rows
+from a2lp.pool.rows import products
 from a2lp.pool.solve import PoolAnswer
 from a2lp.preprocess import l2
 
@@ -39,11 +39,11 @@ def novelty(answer: PoolAnswer) -> NdArray:
         classes = range(task.n_classes)
         means = np.asarray(l2(np.stack([rows_of(points, task.codes == code).mean(axis=0) for code in classes])))
 
-        def cosines(part: slice) -> NdArray:
-            nearest = (rows_of(points, part) @ means.T).max(axis=1)
+        def cosines(_: slice, x: NdArray) -> NdArray:
+            nearest = (x @ means.T).max(axis=1)
             return np.stack([nearest, np.ones_like(nearest)], axis=1)
 
-        y = by_rows(cosines, np.empty((len(points), 2), means.dtype))
+        y = products(points, cosines, np.empty((len(points), 2), means.dtype))
         z = propagate(task.graph, y, _ALPHA, tolerance=1e-4).Z
         evidence.append(z[:, 0] / z[:, 1])
     scores = np.zeros(len(new))

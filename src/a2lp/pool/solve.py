@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import dijkstra
 from a2lp.checks import require_name
 from a2lp.cores import crew
 from a2lp.pool.methods import METHODS, Task, choose_weights, lp
-from a2lp.pool.neighbours import NdArray, nearest
+from a2lp.pool.neighbours import NdArray
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -114,7 +114,6 @@ def _nearest(task: Task) -> NdArray:
         lengths = sparse.csr_array((1 / weights.data, weights.indices, weights.indptr), shape=weights.shape)
         _, _, source = dijkstra(lengths, directed=False, indices=rows, min_only=True, return_predecessors=True)
         return np.where(source >= 0, source, -1).astype(np.int64)
-    places, _ = nearest(task.points, task.points[rows], 1)
-    closest = rows[places[:, 0]]
+    closest = task.memory.nearest(task.points, rows)
     closest[rows] = rows
     return closest
