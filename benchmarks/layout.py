@@ -19,7 +19,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from a2lp import load
 from a2lp.pool.layout import layout
-from a2lp.pool.session import whitened_graph
+from a2lp.pool.prepare import whitened_graph
 
 SEEDS = range(3)
 

@@ -27,7 +27,7 @@ import a2lp
 from a2lp.bench.statistics import estimate, paired_difference
 from a2lp.files import write_text
 from a2lp.pool.methods import Task
-from a2lp.pool.session import whitened_graph
+from a2lp.pool.prepare import whitened_graph
 from a2lp.pool.solve import solve
 from a2lp.preprocess import l2
 

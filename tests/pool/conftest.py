@@ -9,7 +9,7 @@ import pytest
 from a2lp.encoding import encode_labels
 from a2lp.pool.graph import PoolGraph
 from a2lp.pool.methods import Task
-from a2lp.pool.session import whitened_graph
+from a2lp.pool.prepare import whitened_graph
 from a2lp.pool.solve import PoolAnswer, solve
 
 

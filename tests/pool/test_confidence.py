@@ -8,7 +8,8 @@ from sklearn.datasets import load_digits, make_blobs
 
 from a2lp.pool.confidence import assess
 from a2lp.pool.held_out import draw_folds, predict_held_out
-from a2lp.pool.session import Pool, whitened_graph
+from a2lp.pool.prepare import whitened_graph
+from a2lp.pool.session import Pool
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from a2lp.errors import A2LPWarning, InputError
 from a2lp.graph import affinity, normalise
 from a2lp.pool import neighbours
 from a2lp.pool.cells import search_cells
-from a2lp.pool.graph import estimate_memory, from_distances, from_sparse, neighbour_graph
+from a2lp.pool.graph import from_distances, from_sparse, neighbour_graph
 from a2lp.preprocess import l2
 
 
@@ -130,11 +130,10 @@ def test_neighbours_of_neighbours_are_worth_their_time(many: Any) -> None:
     expected = neighbours.search(many, 20).indices
 
     def recall(joins: int) -> float:
-        found = search_cells(many, 20, lambda done, of: None, joins).indices
+        found = search_cells(many, 28, lambda done, of: None, joins).indices[:, :20]
         return float(np.mean([len(np.intersect1d(a, b)) / 20 for a, b in zip(found, expected, strict=True)]))
 
-    without, with_joins = recall(0), recall(2)
-    assert with_joins > 0.98 and 1 - with_joins < (1 - without) / 2
+    assert recall(0) < 0.9 and recall(3) > 0.99
 
 
 def test_cells_do_not_depend_on_the_number_of_cores(many: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,12 +159,6 @@ def test_cells_of_few_directions(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_too_many_neighbours_are_cut_with_a_warning() -> None:
     with pytest.warns(A2LPWarning, match="using 4"):
         assert neighbour_graph(clusters(5), 20).weights.shape == (5, 5)
-
-
-def test_memory_is_said_before_anything_is_computed() -> None:
-    assert 10**8 < estimate_memory(100_000, 512, 20, 50) < 2**31
-    with pytest.raises(InputError, match=r"takes about .* GiB.*memory_limit allows 0.00093 GiB"):
-        neighbour_graph(clusters(50), memory_limit=10**6)
 
 
 NAN = np.where(np.arange(12).reshape(6, 2) == 7, np.nan, 1.0)

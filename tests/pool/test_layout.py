@@ -12,7 +12,7 @@ from sklearn.neighbors import NearestNeighbors
 from a2lp.features import load
 from a2lp.pool.graph import PoolGraph, from_sparse, neighbour_graph
 from a2lp.pool.layout import edge_strengths, layout
-from a2lp.pool.session import whitened_graph
+from a2lp.pool.prepare import whitened_graph
 
 
 def purity(places: np.ndarray, classes: np.ndarray) -> float:

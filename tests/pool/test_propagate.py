@@ -110,6 +110,24 @@ def test_float32_keeps_the_residual_that_it_tells(tolerance: float) -> None:
         np.testing.assert_allclose(found.residual, true, rtol=1e-2)
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+def test_one_point_among_many_counts(ordered: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its change is within the tolerance of all points together."""
+    if ordered:
+        monkeypatch.setattr(module_graph, "_ORDERED", 0)
+    x, codes, _ = pool(5000)
+    graph = neighbour_graph(x.astype(np.float32))
+    y = np.full((5000, C), 0.6, np.float32)
+    start = propagate(graph, y, 0.5, tolerance=1e-4).Z
+    y[70, codes[70]] += 1
+    exact = propagate(graph, y, 0.5, tolerance=1e-4).Z
+    lost = propagate(graph, y, 0.5, tolerance=3e-2, start=start)
+    found = propagate(graph, y, 0.5, tolerance=3e-2, start=start, largest=0.01)
+    assert lost.iterations == found.iterations == 0
+    np.testing.assert_array_equal(lost.Z, start)
+    assert np.abs(found.Z - exact).max() < 0.02 and np.abs(start - exact).max() > 0.5
+
+
 def test_the_order_of_rows_is_a_matter_of_speed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     x, _, y = pool(3000)
     expected = propagate(neighbour_graph(x), y, tolerance=1e-10).Z

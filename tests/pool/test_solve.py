@@ -13,7 +13,7 @@ from a2lp.features import load
 from a2lp.pool import logistic
 from a2lp.pool.graph import from_sparse, neighbour_graph
 from a2lp.pool.methods import METHODS
-from a2lp.pool.session import whitened_graph
+from a2lp.pool.prepare import whitened_graph
 from a2lp.pool.weights import fit_weights, mix
 from a2lp.preprocess import l2
 

@@ -10,12 +10,12 @@ import pytest
 
 from a2lp import Pool
 from a2lp.errors import A2LPError
-from a2lp.pool import cells, graph, neighbours, session, whiten
+from a2lp.pool import cells, graph, neighbours, prepare, whiten
 from a2lp.pool.neighbours import rows_of
 
 X = np.random.default_rng(0).normal(size=(1500, 12)).astype(np.float16)
 WORK = {  # what each stage does, in its order
-    "whitening": (session, "neighbour_whitening"),
+    "whitening": (prepare, "neighbour_whitening"),
     "cells": (cells, "_make_cells"),
     "lists": (cells, "_compare"),
     "join": (cells, "_join"),
@@ -27,7 +27,7 @@ WORK = {  # what each stage does, in its order
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pool takes the way of large ones."""
     monkeypatch.setattr(neighbours, "_EXACT", 100)
-    monkeypatch.setattr(whiten, "_LARGE", 100)
+    monkeypatch.setattr(whiten, "LARGE", 100)
     monkeypatch.setattr(whiten, "pick_method", lambda method, n: "exact")  # the cells below are those of the graph
 
 
@@ -77,7 +77,7 @@ def test_other_points_have_other_files(tmp_path: Path) -> None:
 def test_a_damaged_file_is_made_again(tmp_path: Path) -> None:
     Pool(X, folder=tmp_path)
     expected = Pool(X).graph.weights
-    (path,) = tmp_path.glob("graph*-0of3.npy")
+    (path,) = tmp_path.glob("graph*-0of5.npy")
     start = path.read_bytes()[:50]
     path.unlink()  # it may still be mapped
     path.write_bytes(start)
@@ -90,7 +90,7 @@ def test_half_precision_costs_no_labels(monkeypatch: pytest.MonkeyPatch) -> None
     x = rng.normal(size=(5, 12))[truth] + rng.normal(size=(1500, 12))
     labels = np.where(np.arange(1500) < 40, truth, -1)
     half = Pool(x, labels)
-    monkeypatch.setattr(whiten, "_LARGE", 1 << 30)
+    monkeypatch.setattr(whiten, "LARGE", 1 << 30)
     full = Pool(x, labels)
     assert half.points is not None and half.points.dtype == np.float16 and full.points is not None
     np.testing.assert_allclose(rows_of(half.points), full.points, atol=1e-3)

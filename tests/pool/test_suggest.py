@@ -11,7 +11,8 @@ from a2lp.errors import InputError
 from a2lp.pool import suggest as module
 from a2lp.pool.graph import from_sparse
 from a2lp.pool.kinship import Kinship
-from a2lp.pool.session import Pool, whitened_graph
+from a2lp.pool.prepare import whitened_graph
+from a2lp.pool.session import Pool
 from a2lp.pool.suggest import expected_gain
 
 

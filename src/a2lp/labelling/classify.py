@@ -13,6 +13,7 @@ from a2lp.labelling.inputs import read_inputs
 from a2lp.labelling.labelled import Labelled
 from a2lp.labelling.sources import Embedding, Progress
 from a2lp.pool.methods import METHODS
+from a2lp.pool.rows import by_rows
 from a2lp.pool.session import Pool
 
 NDArray = np.ndarray[Any, Any]
@@ -134,9 +135,13 @@ def _columns(pool: Pool, names: NDArray) -> dict[str, NDArray]:
     rows = np.arange(len(probabilities))
     first = np.searchsorted(answer.classes, answer.labels)
     confidence = probabilities[rows, first]
-    others = probabilities.copy()
-    others[rows, first] = -1
-    second = others.argmax(axis=1)
+
+    def second_best(part: slice) -> NDArray:
+        others = probabilities[part].copy()
+        others[np.arange(len(others)), first[part]] = -1
+        return others.argmax(axis=1)
+
+    second = by_rows(second_best, np.empty(len(rows), np.int64))
     nearest = names.astype(object)[answer.nearest]
     nearest[answer.nearest < 0] = None
     return {

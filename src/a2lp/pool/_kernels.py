@@ -45,11 +45,22 @@ def widen(half, bits):
 @_exact
 def merge_rows(block, first, sims, indices):
     """Update r lists with similarities (r, m) to m points, the first of which has index ``first``."""
-    rows, columns = block.shape
+    merge_rows_between(block, 0, block.shape[1], first, sims, indices)
+
+
+@_exact
+def merge_columns(block, first, sims, indices):
+    """Update r lists with similarities (m, r) to m points, the first of which has index ``first``."""
+    merge_columns_between(block, 0, block.shape[1], first, sims, indices)
+
+
+@_exact
+def merge_rows_between(block, low, high, first, sims, indices):
+    """``merge_rows`` with some columns of a block."""
     last = sims.shape[1] - 1
-    for i in range(rows):
-        for start in range(0, columns, _CHUNK):
-            stop = min(start + _CHUNK, columns)
+    for i in range(block.shape[0]):
+        for start in range(low, high, _CHUNK):
+            stop = min(start + _CHUNK, high)
             worst = sims[i, last]
             found = False
             for j in range(start, stop):
@@ -57,26 +68,25 @@ def merge_rows(block, first, sims, indices):
             if found:
                 for j in range(start, stop):
                     if block[i, j] >= sims[i, last]:
-                        _insert(sims[i], indices[i], block[i, j], np.int32(first + j))
+                        _insert(sims[i], indices[i], block[i, j], np.int32(first + j - low))
 
 
 @_exact
-def merge_columns(block, first, sims, indices):
-    """Update r lists with similarities (m, r) to m points, the first of which has index ``first``."""
-    rows, columns = block.shape
+def merge_columns_between(block, low, high, first, sims, indices):
+    """``merge_columns`` with some columns of a block."""
     last = sims.shape[1] - 1
     worst = sims[:, last].copy()
-    for start in range(0, columns, _CHUNK):
-        stop = min(start + _CHUNK, columns)
-        for i in range(rows):
+    for start in range(low, high, _CHUNK):
+        stop = min(start + _CHUNK, high)
+        for i in range(block.shape[0]):
             found = False
             for j in range(start, stop):
-                found |= block[i, j] >= worst[j]
+                found |= block[i, j] >= worst[j - low]
             if found:
                 for j in range(start, stop):
-                    if block[i, j] >= worst[j]:
-                        _insert(sims[j], indices[j], block[i, j], np.int32(first + i))
-                        worst[j] = sims[j, last]
+                    if block[i, j] >= worst[j - low]:
+                        _insert(sims[j - low], indices[j - low], block[i, j], np.int32(first + i))
+                        worst[j - low] = sims[j - low, last]
 
 
 @_exact

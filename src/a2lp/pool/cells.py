@@ -13,6 +13,7 @@ import math
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -20,19 +21,28 @@ from scipy import sparse
 from a2lp.arrays import chunks
 from a2lp.cores import map_on_cores
 from a2lp.pool.neighbours import Lists, NdArray, Progress, unit_rows
-from a2lp.pool.stages import Stages
+from a2lp.pool.stages import Stages, release
 from a2lp.preprocess import l2
 
 _CELLS = 4.0  # times the root of the number of points
 _PROBES = 32  # cells that a cell is compared with
-_JOINS = 2
-_LINKED = 20  # neighbours whose neighbours are offered
-_LINKS = 32  # of a point: its neighbours, and some of those whose neighbour it is
+_JOINS = 3
+_LINKED = 28  # neighbours whose neighbours are offered
+_LINKS = 48  # of a point: its neighbours, and some of those whose neighbour it is
 _TRAINING = 40  # points for each centroid of k-means
 _ROUNDS = 4
 _GROUPED = 512  # centroids from which on they are searched by groups
 _TRIED = 6  # groups of centroids that a point is compared with
 _ROWS = 8192
+_COLUMNS = 4096  # points that a cell is compared with at a time
+
+
+class _Sorting(NamedTuple):
+    """Points in the order of their cells."""
+
+    order: NdArray  # (n,)
+    starts: NdArray  # (m + 1,)  where each cell begins
+    cell: NdArray  # (n,)  of each point in this order
 
 
 def search_cells(
@@ -43,26 +53,37 @@ def search_cells(
     m = max(2, min(int(_CELLS * math.sqrt(n)), n // _TRAINING))
     centroids, cell = stages.keep("cells", lambda: _make_cells(x, m))
     order = np.argsort(cell, kind="stable").astype(np.int32)
-    starts = np.searchsorted(cell[order], np.arange(m + 1))
+    sorting = _Sorting(order, np.searchsorted(cell[order], np.arange(m + 1)), cell[order])
     compared = _pairs(centroids)
+    links: _Links | None = None
     total = m * (1 + joins)
 
     def compare() -> tuple[NdArray, NdArray]:
         lists = Lists.empty(n, length, np.float32)
-        _compare(x, order, starts, compared, lists, lambda done: progress(done, total))
+        _compare(x, sorting, compared, lists, lambda done: progress(done, total))
         return lists
 
     def join(number: int, known: tuple[NdArray, ...]) -> tuple[NdArray, NdArray]:
+        nonlocal links
         lists = Lists(*(array if array.flags.writeable else np.array(array) for array in known))
-        _join(x, order, starts, cell[order], compared, lists, lambda done: progress(m * number + done, total))
+        links = _link(lists, links)
+        _join(x, sorting, compared, lists, links, lambda done: progress(m * number + done, total))
         return lists
 
     known = max((number for number in range(joins + 1) if stages.has(f"lists {number}")), default=0)
+    release(x)
     found = stages.keep(f"lists {known}", compare)
     for number in range(known + 1, joins + 1):
         found = stages.keep(f"lists {number}", partial(join, number, found))
         stages.drop(f"lists {number - 1}")
+    release(x)
     return _in_the_order_of_points(Lists(*found), order)
+
+
+def expected_products(n: int, d: int) -> float:
+    """About how many operations the comparisons of cells take."""
+    m = _CELLS * math.sqrt(n)
+    return 2.0 * d * 0.75 * _PROBES * n * n / m  # two cells are mostly among each other's nearest
 
 
 def _make_cells(x: NdArray, m: int) -> tuple[NdArray, NdArray]:
@@ -153,12 +174,11 @@ def _pairs(centroids: NdArray) -> NdArray:
     return near | near.T
 
 
-def _compare(
-    x: NdArray, order: NdArray, starts: NdArray, compared: NdArray, lists: Lists, progress: Callable[[int], object]
-) -> None:
+def _compare(x: NdArray, sorting: _Sorting, compared: NdArray, lists: Lists, progress: Callable[[int], object]) -> None:
     """Enter the points of all pairs of compared cells in each other's lists."""
     from a2lp.pool import _kernels as kernels
 
+    order, starts, _ = sorting
     locks = [threading.Lock() for _ in range(len(compared))]
     counting = threading.Lock()
     done = 0
@@ -171,15 +191,22 @@ def _compare(
         np.fill_diagonal(within, -1)
         with locks[a]:
             kernels.merge_rows(within, rows.start, lists.similarities[rows], lists.indices[rows])
-        for b in (a + 1 + np.flatnonzero(compared[a, a + 1 :])).tolist():
-            columns = slice(starts[b], starts[b + 1])
-            if columns.start == columns.stop or rows.start == rows.stop:
-                continue
-            block = mine @ unit_rows(x, order[columns]).astype(np.float32, copy=False).T
-            with locks[a]:
-                kernels.merge_rows(block, columns.start, lists.similarities[rows], lists.indices[rows])
-            with locks[b]:
-                kernels.merge_columns(block, rows.start, lists.similarities[columns], lists.indices[columns])
+        for group in _groups(a + 1 + np.flatnonzero(compared[a, a + 1 :]), starts):
+            columns = [slice(starts[b], starts[b + 1]) for b in group]
+            others = np.concatenate([order[part] for part in columns])
+            block = mine @ unit_rows(x, others).astype(np.float32, copy=False).T
+            low = 0
+            for b, part in zip(group, columns, strict=True):
+                high = low + part.stop - part.start
+                with locks[a]:
+                    kernels.merge_rows_between(
+                        block, low, high, part.start, lists.similarities[rows], lists.indices[rows]
+                    )
+                with locks[b]:
+                    kernels.merge_columns_between(
+                        block, low, high, rows.start, lists.similarities[part], lists.indices[part]
+                    )
+                low = high
         with counting:
             done += 1
             progress(done)
@@ -187,43 +214,71 @@ def _compare(
     map_on_cores(one, range(len(compared)))
 
 
+def _groups(cells: NdArray, starts: NdArray) -> list[list[int]]:
+    """Cells in groups whose points fill a block."""
+    groups: list[list[int]] = []
+    size = _COLUMNS
+    for cell in cells.tolist():
+        if size >= _COLUMNS:
+            groups.append([])
+            size = 0
+        groups[-1].append(cell)
+        size += int(starts[cell + 1] - starts[cell])
+    return groups
+
+
+class _Links(NamedTuple):
+    """The neighbours of each point, some of those whose neighbour it is, and which of them are new."""
+
+    points: NdArray  # (n, width)
+    counts: NdArray  # (n,)
+    new: NdArray  # (n, width)
+
+
+def _link(lists: Lists, before: _Links | None) -> _Links:
+    from a2lp.pool import _search as kernels
+
+    n = len(lists.indices)
+    links, counts = np.empty((n, _LINKS), np.int32), np.zeros(n, np.int32)
+    kernels.add_reverse(lists.indices, min(_LINKED, lists.indices.shape[1]), links, counts)
+    new = np.ones((n, _LINKS), bool)
+    if before is not None:
+        parts = chunks(n, _ROWS)
+        map_on_cores(
+            lambda part: kernels.mark_new(links[part], counts[part], *(a[part] for a in before[:2]), new[part]), parts
+        )
+    return _Links(links, counts, new)
+
+
 def _join(
-    x: NdArray,
-    order: NdArray,
-    starts: NdArray,
-    cell: NdArray,
-    compared: NdArray,
-    lists: Lists,
-    progress: Callable[[int], object],
+    x: NdArray, sorting: _Sorting, compared: NdArray, lists: Lists, links: _Links, progress: Callable[[int], object]
 ) -> None:
     """Offer each point the neighbours of its neighbours."""
     from a2lp.pool import _search as kernels
 
-    n = len(order)
-    links, counts = np.empty((n, _LINKS), np.int32), np.zeros(n, np.int32)
-    kernels.add_reverse(lists.indices, min(_LINKED, lists.indices.shape[1]), links, counts)
-    own = threading.local()
-    counting = threading.Lock()
+    order, starts, cell = sorting
+    n, own, counting = len(order), threading.local(), threading.Lock()
     done = 0
 
     def one(a: int) -> None:
         nonlocal done
-        if not hasattr(own, "stamp"):
-            own.stamp, own.found = np.full(n, -1, np.int32), np.empty(1 << 18, np.int32)
+        if not hasattr(own, "met"):
+            own.met, own.slot = np.full((2, n), -1, np.int32), np.empty(n, np.int32)
+            own.places, own.names = np.empty(1 << 18, np.int32), np.empty(1 << 16, np.int32)
         first, last = int(starts[a]), int(starts[a + 1])
         begins = np.empty(last - first + 1, np.int64)
-        while (
-            size := kernels.candidates(
-                first, last, lists.indices, links, counts, cell, compared, own.stamp, own.found, begins
-            )
-        ) < 0:
-            own.found = np.empty(2 * len(own.found), np.int32)
-            own.stamp[:] = -1
+        while True:
+            spaces = own.met, own.slot, begins, own.places, own.names
+            size, count = kernels.candidates(first, last, lists.indices, *links, cell, compared, *spaces)
+            if size >= 0:
+                break
+            own.places, own.names = np.empty(2 * len(own.places), np.int32), np.empty(2 * len(own.names), np.int32)
+            own.met[:] = -1
         if size:
-            names, places = np.unique(own.found[:size], return_inverse=True)
+            names = own.names[:count]
             mine = unit_rows(x, order[first:last]).astype(np.float32, copy=False)
             others = unit_rows(x, order[names]).astype(np.float32, copy=False)
-            kernels.offer(first, mine, others, names, places, begins, *lists)
+            kernels.offer(first, mine, others, names, own.places, begins, *lists)
         with counting:
             done += 1
             progress(done)

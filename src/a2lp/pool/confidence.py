@@ -37,6 +37,7 @@ from a2lp.pool.held_out import draw_folds, predict_held_out
 from a2lp.pool.methods import METHODS, Task, lp
 from a2lp.pool.neighbours import NdArray
 from a2lp.pool.open_set import novelty
+from a2lp.pool.rows import by_rows
 from a2lp.pool.solve import PoolAnswer
 from a2lp.pool.unseen import UNREACHED, spread, unseen_mass
 
@@ -157,8 +158,9 @@ def assess(answer: PoolAnswer, how: NdArray | None = None, scores: NdArray | Non
         none = Estimate(1.0, 1.0, 1.0)
         return Assessment(*none, 0.0, answer.probabilities, rows, predicted, rows[order], suspicion)
     beliefs = _believe(answer, calibration, how, novelty(answer) if scores is None else scores)
-    known = (1 - beliefs.unseen)[:, None]
-    probabilities = task.pinned(known * _with_largest(answer.probabilities, calibration.right(beliefs.x)))
+    probabilities = _with_largest(answer.probabilities, calibration.right(beliefs.x))
+    probabilities *= (1 - beliefs.unseen)[:, None]
+    probabilities = task.pinned(probabilities)
     share = float(beliefs.unseen[new].mean())
     estimate = beliefs.estimate(new)
     return Assessment(*estimate, share, probabilities, rows, predicted, rows[order], suspicion, beliefs)
@@ -253,15 +255,19 @@ def _with_largest(probabilities: NdArray, largest: NdArray) -> NdArray:
     A larger one takes its share from all others in proportion; a smaller one leaves it to all classes equally, so that
     it remains the largest.
     """
-    p = probabilities.astype(np.float64)
-    n, c = p.shape
+    n, c = probabilities.shape
     if c == 1 or not n:
-        return p
-    best, top = p.argmax(axis=1), p.max(axis=1)
-    goal = np.maximum(largest, 1 / c)
-    scale = np.where(
-        goal >= top, (1 - goal) / np.maximum(1 - top, 1e-12), (goal - 1 / c) / np.maximum(top - 1 / c, 1e-12)
-    )
-    made: NdArray = p * scale[:, None] + np.where(goal >= top, 0, (1 - scale) / c)[:, None]
-    made[np.arange(n), best] = goal
-    return made
+        return probabilities.astype(np.float64)
+
+    def scaled(part: slice) -> NdArray:
+        p = probabilities[part].astype(np.float64)
+        best, top = p.argmax(axis=1), p.max(axis=1)
+        goal = np.maximum(largest[part], 1 / c)
+        scale = np.where(
+            goal >= top, (1 - goal) / np.maximum(1 - top, 1e-12), (goal - 1 / c) / np.maximum(top - 1 / c, 1e-12)
+        )
+        made: NdArray = p * scale[:, None] + np.where(goal >= top, 0, (1 - scale) / c)[:, None]
+        made[np.arange(len(p)), best] = goal
+        return made
+
+    return by_rows(scaled, np.empty((n, c)))

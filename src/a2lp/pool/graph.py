@@ -11,8 +11,9 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from a2lp import cores
+from a2lp.arrays import chunks
 from a2lp.checks import require_number, require_whole
+from a2lp.cores import map_on_cores
 from a2lp.errors import A2LPWarning, InputError, ShapeError
 from a2lp.pool.neighbours import SPARE, Lists, NdArray, Progress, check_points, pick_method, search, search_rows
 from a2lp.pool.stages import Stages
@@ -21,6 +22,7 @@ Sparse = Any  # a scipy.sparse.csr_array
 
 _ORDERED = 20_000  # points up to which everything is in the cache, whatever the order of the rows
 _CELL = 256  # points of a cell
+_ROWS = 65_536  # that are sorted at a time
 
 
 class System(NamedTuple):
@@ -48,9 +50,12 @@ class PoolGraph:
     ----------
     weights : csr_array (n, n)
         W of eq. 1: symmetric, non-negative, without self-loops, floating.
+    lists : Lists, optional
+        The neighbours that it was made from, and some more of each point; with them it can grow (``a2lp.pool.growth``).
     """
 
     weights: Sparse
+    lists: Lists | None = None
 
     def __repr__(self) -> str:
         return f"PoolGraph({self.n} points, {self.weights.nnz // 2} edges)"
@@ -94,10 +99,18 @@ class PoolGraph:
         data = w.data * np.repeat(scale, np.diff(w.indptr)) * scale[w.indices]
         return sparse.csr_array((data.astype(w.dtype, copy=False), w.indices, w.indptr), shape=w.shape)
 
+    @cached_property
+    def _components(self) -> tuple[int, NdArray]:
+        """The number of parts that no edge connects, and the part of each point (n,)."""
+        count, part = connected_components(self.weights, directed=False)
+        return int(count), part
+
     def reached(self, labelled: NdArray) -> NdArray:
         """Which points have a path to a labelled one (n,)."""
-        _, part = connected_components(self.weights, directed=False)
-        return np.isin(part, part[labelled])
+        count, part = self._components
+        found = np.zeros(count, bool)
+        found[part[labelled]] = True
+        return found[part]
 
 
 def neighbour_graph(
@@ -106,7 +119,6 @@ def neighbour_graph(
     gamma: float = 3,
     *,
     method: str = "auto",
-    memory_limit: int | None = None,
     progress: Progress | None = None,
     stages: Stages | None = None,
 ) -> PoolGraph:
@@ -123,8 +135,6 @@ def neighbour_graph(
     method : {"auto", "exact", "cells"}
         How neighbours are found: by comparing all points, or by cells (``a2lp.pool.cells``), which misses a few
         percent of them and is faster for many points. ``"auto"`` is exact up to 20,000.
-    memory_limit : int, optional
-        Bytes; a pool that needs more by ``estimate_memory`` is refused before anything is computed.
     progress : callable, optional
         Called with the amount done and the total.
     stages : Stages, optional
@@ -136,16 +146,10 @@ def neighbour_graph(
         In float64 if the points are, else in float32.
     """
     x = check_points(x)
-    n, d = x.shape
+    n = len(x)
     k = usable_k(n_neighbors, n)
     check_gamma(gamma)
     method = pick_method(method, n)
-    if memory_limit is not None and (needed := estimate_memory(n, d, k, method=method)) > memory_limit:
-        raise InputError(
-            f"the graph of {n:,} points of {d} dimensions with {k} neighbours takes about {needed / 2**30:.2g} GiB, "
-            f"and memory_limit allows {memory_limit / 2**30:.2g} GiB. Use fewer neighbours or points, or a higher "
-            "limit."
-        )
 
     def make() -> tuple[NdArray, ...]:
         lists = search(x, min(k + SPARE, n - 1), method, progress, stages)
@@ -154,10 +158,10 @@ def neighbour_graph(
         if method == "exact" and cut.any():
             lists, chosen = _with_all_ties(x, lists, chosen, np.flatnonzero(cut), k)
         weights = from_chosen(lists, chosen, gamma).weights
-        return weights.data, weights.indices, weights.indptr
+        return weights.data, weights.indices, weights.indptr, *lists
 
     arrays = make() if stages is None else stages.keep(f"graph {k} {gamma:g} {method}", make)
-    return PoolGraph(sparse.csr_array(arrays, shape=(n, n)))
+    return PoolGraph(sparse.csr_array(arrays[:3], shape=(n, n)), Lists(*arrays[3:]))
 
 
 def from_distances(indices: Any, similarities: Any, gamma: float = 3) -> PoolGraph:
@@ -219,22 +223,20 @@ def from_sparse(weights: Any) -> PoolGraph:
 
 def from_chosen(lists: Lists, chosen: NdArray, gamma: float) -> PoolGraph:
     """The graph W = (A + A') / 2 of lists of neighbours, of which some places were chosen (n, length)."""
+    from a2lp.pool import _search as kernels
+
     n = len(chosen)
-    starts = np.concatenate([[0], np.cumsum(chosen.sum(axis=1))])
-    starts = starts.astype(np.int32 if 2 * starts[-1] < 2**31 else np.int64)  # W has at most twice the entries of A
-    sims = lists.similarities[chosen]
-    affinities = sims * sims * sims if gamma == 3 else sims**gamma
-    return PoolGraph(_half_sum(sparse.csr_array((affinities, lists.indices[chosen], starts), shape=(n, n))))
-
-
-def estimate_memory(n: int, d: int, k: int = 20, c: int = 0, *, method: str = "auto") -> int:
-    """About how many bytes the graph and the propagation of c classes need at their peak, beside the points."""
-    n_cores = cores.count()
-    index_bytes = 0
-    search_bytes = n * (k + SPARE) * 8 + n_cores * (2 * 2048 * d + 2048 * 2048) * 4
-    graph_bytes = n * k * 100  # A, A', their sum and SciPy's copies, as measured with 100,000 points
-    solve_bytes = n * 8 * (c + 6 * min(c, 16 * n_cores))  # Z, and the working arrays of each core
-    return search_bytes + max(index_bytes, graph_bytes, graph_bytes // 3 + solve_bytes)
+    lengths = np.zeros(n, np.int64)
+    kernels.symmetric_lengths(lists.indices, chosen, lengths)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    columns, data = np.empty(starts[-1], np.int32), np.empty(starts[-1], lists.similarities.dtype)
+    kernels.symmetric(*lists, chosen, float(gamma), starts[:-1].copy(), columns, data)
+    map_on_cores(lambda part: kernels.sort_rows(starts, part.start, part.stop, columns, data), chunks(n, _ROWS))
+    starts = starts.astype(np.int32 if starts[-1] < 2**31 else np.int64)
+    weights = sparse.csr_array((data, columns, starts), shape=(n, n))
+    if not data.all():  # powers that were rounded to zero
+        weights.eliminate_zeros()
+    return PoolGraph(weights, lists)
 
 
 def check_gamma(gamma: float) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from a2lp.pool import logistic
 from a2lp.pool.graph import PoolGraph
-from a2lp.pool.neighbours import NdArray
+from a2lp.pool.neighbours import NdArray, nearest, rows_of
 from a2lp.pool.part import Part
 from a2lp.pool.propagate import propagate
 
@@ -31,6 +31,7 @@ class Memory:
         self.keep, self.part = keep, part
         self._codes: NdArray | None = None
         self._starts: dict[str, NdArray] = {}
+        self._nearest: tuple[NdArray, ...] = (np.zeros(0, np.int64),) * 3
 
     def propagated(self, graph: PoolGraph, codes: NdArray, y: NdArray, alpha: float, tolerance: float) -> NdArray:
         """Z for one-hot labels y (n, c); classes whose labels are the same are not solved again."""
@@ -68,6 +69,20 @@ class Memory:
         if self.keep:
             self._starts["coefficients"] = coefficients
         return coefficients
+
+    def nearest(self, points: NdArray, rows: NdArray) -> NdArray:
+        """The row of the labelled point that is nearest to each point (n,); only new ones are compared."""
+        before, closest, cosine = self._nearest
+        if len(np.setdiff1d(before, rows)) or not len(before):
+            before, closest, cosine = rows[:0], np.zeros(len(points), np.int64), np.full(len(points), -2.0)
+        if len(fresh := np.setdiff1d(rows, before)):
+            places, cosines = nearest(points, rows_of(points, fresh), 1)
+            found, value = fresh[places[:, 0]], cosines[:, 0].astype(np.float64)
+            better = (value > cosine) | ((value == cosine) & (found < closest))
+            closest, cosine = np.where(better, found, closest), np.where(better, value, cosine)
+        if self.keep:
+            self._nearest = rows, closest, cosine
+        return closest.copy()
 
 
 NO_MEMORY = Memory(keep=False)

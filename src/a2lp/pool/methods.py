@@ -9,7 +9,7 @@
   regression are added in each round, with a weight that grows with the number of labels, and the result is averaged
   over the graph. Best where classes are clusters.
 
-All of them work on whitened points (``session.whitened_graph``). The weights start at 1 for lp and em, and at 0.4 times
+All of them work on whitened points (``prepare.whitened_graph``). The weights start at 1 for lp and em, and at 0.4 times
 the labels per class (at most 4) for smoothed_lr. From 4 labels per class on, they are fitted by cross-validation in
 three folds: they maximise the likelihood of the held-out labels, with a log-normal prior (sd 1) around the start.
 
@@ -46,7 +46,7 @@ from a2lp.pool.memory import NO_MEMORY, Memory
 from a2lp.pool.names import Names, named
 from a2lp.pool.neighbours import NdArray, nearest, rows_of
 from a2lp.pool.part import WHOLE, Part
-from a2lp.pool.rows import by_rows, weighted_sums
+from a2lp.pool.rows import by_rows, products, weighted_sums
 from a2lp.pool.weights import fit_weights, mix
 
 N_NEIGHBORS = 20
@@ -267,20 +267,20 @@ def choose_weights(task: Task) -> tuple[NdArray, str]:
 
 
 def _models(task: Task) -> list[NdArray]:
-    """Probabilities of lp, em and smoothed_lr (n, c), and, with names, of ``names``."""
+    """Probabilities of lp, em and smoothed_lr (n, c), and, with names, of ``names``; those of lp are not normalised."""
     if task.names is not None:
         return _models_with_names(task)
     task.check()
     logits = _logits(task, "auto")
     task.check()
-    found = [lp(task), _expectation_maximisation(task, logits)]
+    found = [task.propagated, _expectation_maximisation(task, logits)]
     return [*found, task.smoothed(by_rows(lambda part: softmax(logits[part]), logits), "smoothed_lr")]
 
 
 def _logarithms(models: list[NdArray], rows: Any) -> NdArray:
     """Logarithms of the probabilities of some points by several models (m, q, c)."""
     floor = np.float32(_FLOOR / models[0].shape[1])
-    return np.log(np.stack([model[rows] for model in models], axis=1) + floor)
+    return np.log(np.stack([as_distributions(model[rows]) for model in models], axis=1) + floor)
 
 
 def _models_with_names(task: Task) -> list[NdArray]:
@@ -294,12 +294,11 @@ def _models_with_names(task: Task) -> list[NdArray]:
     if len(seen) < 2:
         return [names] * 4
     codes = np.where(task.given, np.searchsorted(seen, task.codes), -1)
-    floor, floor_among = (np.float32(_FLOOR / count) for count in (task.n_classes, len(seen)))
-    together = (names[:, seen] + floor).sum(axis=1, keepdims=True)
+    together = names[:, seen].sum(axis=1, keepdims=True)
 
     def shared_out(among: NdArray) -> NdArray:
         found = names.copy()
-        found[:, seen] = (among + floor_among) * together - floor  # ``_logarithms`` adds it
+        found[:, seen] = as_distributions(among) * together
         return found
 
     models = _models(replace(task, codes=codes, n_classes=len(seen), names=None, memory=NO_MEMORY))
@@ -310,7 +309,7 @@ def _logits(task: Task, method: str) -> NdArray:
     points = task.vectors(method)
     coefficients = task.memory.fitted(rows_of(points, task.given), task.targets)
     out = np.empty((len(points), task.n_classes), coefficients.dtype)
-    return by_rows(lambda part: logistic.scores(rows_of(points, part), coefficients), out)
+    return products(points, lambda _, x: logistic.scores(x, coefficients), out)
 
 
 def _expectation_maximisation(task: Task, logits: NdArray) -> NdArray:
@@ -324,12 +323,14 @@ def _expectation_maximisation(task: Task, logits: NdArray) -> NdArray:
         lengths = np.square(means).sum(axis=1)
         prior = np.log(_PRIOR + mass - task.targets.sum(axis=0))
 
-        def expected(part: slice, means: NdArray = means, shift: NdArray = prior - _SHARPNESS * lengths) -> NdArray:
-            closeness = rows_of(points, part) @ (2 * _SHARPNESS * means.T)  # less |x|^2, which is 1
+        shift = prior - _SHARPNESS * lengths
+
+        def expected(part: slice, x: NdArray, means: NdArray = means, shift: NdArray = shift) -> NdArray:
+            closeness = x @ (2 * _SHARPNESS * means.T)  # less |x|^2, which is 1
             evidence = np.maximum(log_softmax(logits[part]), _LEAST)
             return np.asarray(softmax(closeness + shift + weight * evidence))
 
-        soft = task.pinned(task.smoothed(by_rows(expected, np.empty_like(logits)), f"em {number}"))
+        soft = task.pinned(task.smoothed(products(points, expected, np.empty_like(logits)), f"em {number}"))
     return soft
 
 

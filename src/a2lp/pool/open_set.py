@@ -25,7 +25,7 @@ from scipy.stats import rankdata
 from a2lp.pool.methods import Task
 from a2lp.pool.neighbours import NdArray, rows_of
 from a2lp.pool.propagate import propagate
-from a2lp.pool.rows import by_rows
+from a2lp.pool.rows import products
 from a2lp.pool.solve import PoolAnswer
 from a2lp.preprocess import l2
 
@@ -57,7 +57,7 @@ def _evidence(answer: PoolAnswer) -> list[NdArray]:
     points = task.points
     means = np.asarray(l2(np.stack([rows_of(points, task.codes == code).mean(axis=0) for code in classes])))
     out = np.empty(len(points), means.dtype)
-    nearest = by_rows(lambda part: (rows_of(points, part) @ means.T).max(axis=1), out)
+    nearest = products(points, lambda _, x: (x @ means.T).max(axis=1), out)
     return [answer.arrived, _around(task, nearest)]
 
 

@@ -17,12 +17,17 @@ _SHARE = 0.1
 _MOST = 100_000
 
 
+def part_size(n: int) -> int:
+    """How many of n points are sampled."""
+    return min(n, int(np.clip(_SHARE * n, WHOLE, _MOST)))
+
+
 class Part:
     """A sample of the points of a pool (n, d), with n above ``WHOLE``."""
 
     def __init__(self, points: NdArray, k: int, gamma: float) -> None:
         self.k, self.gamma = k, gamma
-        size = int(np.clip(_SHARE * len(points), WHOLE, _MOST))
+        size = part_size(len(points))
         self.rows = np.sort(np.random.default_rng(0).choice(len(points), size, replace=False))
         self.sample = rows_of(points, self.rows)
         self.lists: Lists = search(self.sample, k + SPARE, pick_method("auto", size))

@@ -68,8 +68,8 @@ def propagate(
     start : array (n, c), optional
         The solution for a similar Y: columns that did not change cost one product.
     largest : float
-        Rounds go on while the residual of a point is larger. From a start, a change at one point among many may be
-        within the tolerance; this makes sure that it counts.
+        From a start, a change at one point among many may be within the tolerance. Residuals larger than this are
+        solved for where they are, so that it counts.
     """
     y = _matrix("Y", Y, graph.n)
     require_number("alpha", alpha, "at least 0 and below 1", lambda v: 0 <= v < 1, "The paper uses 0.8.")
@@ -131,83 +131,105 @@ class _Solver:
         # a tenth below what is asked for, so that a little rounding does no harm
         enough = (0.9 * tolerance) ** 2 * squares
         rounds, best = 0, math.inf
-        solution, left, missed, peaks = self._begin(right, start, squares)
+        solution, left, missed = self._begin(right, start, squares, enough, loose)
         while True:
             reached = np.sqrt(missed)[: y.shape[1]] / length
             if start is not None:
                 # once more where rounding took the running residual away from the true one, as long as that helps
-                close = reached.max() <= tolerance and peaks.max() <= self.largest
-                if close or reached.max() >= best:
+                if reached.max() <= tolerance or reached.max() >= best:
                     break
                 best = float(reached.max())
-            missed, count = self._rounds((solution, left, left.copy()), missed, peaks, enough, limit)
+            missed, count = self._rounds((solution, left, None), missed, enough, limit)
             rounds += count
             if loose:
                 reached = np.sqrt(missed)[: y.shape[1]] / length
                 break
             self._scatter(solution, z)
             start = z  # as it will be returned: the precision of Z counts
-            solution, left, missed, peaks = self._begin(right, start, squares)
+            solution, left, missed = self._begin(right, start, squares, enough, loose)
         self._scatter(solution, z)
         return reached, rounds
 
     def _begin(
-        self, right: NdArray, start: NdArray | None, squares: NdArray
-    ) -> tuple[NdArray, NdArray, NdArray, NdArray]:
-        """Z from which to go on, its residual, the squared length of that, and its largest values."""
-        z, r = np.zeros_like(right), right.copy()
+        self, right: NdArray, start: NdArray | None, squares: NdArray, enough: NdArray, loose: bool
+    ) -> tuple[NdArray, NdArray, NdArray]:
+        """Z from which to go on, its residual, and the squared length of that.
+
+        With ``loose`` the residual takes the place of ``right``, which is needed only once.
+        """
+        z, r = np.zeros_like(right), right if loose else right.copy()
         if start is None:
-            return z, r, squares, np.where(squares > 0, np.inf, 0)
+            return z, r, squares
         first = self._gathered(start, right.dtype)
         first[:, squares == 0] = 0
         product = np.empty_like(first)
         self._sums(self.kernels.multiply, first, product, system=True)
-        return z, r, *self._advance(z, r, first, product, np.ones(z.shape[1]))
+        missed, peaks = self._advance(z, r, first, product, np.ones(z.shape[1]))
+        for column in np.flatnonzero((missed <= enough) & (peaks > self.largest)).tolist():
+            self._settle(z[:, column], r[:, column])
+        return z, r, missed
+
+    def _settle(self, z: NdArray, r: NdArray) -> None:
+        """Solve for the largest residuals of a column, where they are."""
+        from a2lp.pool import _kernels as kernels
+
+        rows = np.flatnonzero(np.abs(r) > self.largest)
+        column, touched = np.zeros(self.n), np.empty(self.n, np.int64)
+        weights = r[rows].astype(np.float64)
+        count = kernels.push(*self.system, self.alpha, rows, weights, self.largest, column, touched)
+        z[touched[:count]] += column[touched[:count]].astype(z.dtype)
 
     def _rounds(
         self,
-        arrays: tuple[NdArray, NdArray, NdArray],
+        arrays: tuple[NdArray, NdArray, NdArray | None],
         squares: NdArray,
-        peaks: NdArray,
         enough: NdArray,
         limit: int,
     ) -> tuple[NdArray, int]:
-        """Conjugate gradients from Z with its residual R in the direction P: what is left, and the rounds."""
+        """Conjugate gradients from Z with its residual R, first in its direction: what is left, and the rounds."""
         z, r, p = arrays
-        squares, product = squares.copy(), np.empty_like(r)
+        squares, product = squares.copy(), None
         for rounds in range(limit):
-            active = (squares > enough) | ((peaks > self.largest) & (squares > 0))
+            active = squares > enough
             if not active.any():
                 return squares, rounds
             if 2 * _padded(int(active.sum())) <= len(active):
-                return self._fewer(np.flatnonzero(active), arrays, squares, peaks, enough, limit, rounds)
+                columns = np.flatnonzero(active)
+                less = [None if array is None else self._columns(array, columns) for array in (z, r, p)]
+                left, more = self._rounds(tuple(less), *_pad(squares, enough, columns), limit - rounds)  # type: ignore[arg-type]
+                self._put(less[0], z, columns)
+                squares[columns] = left[: len(columns)]
+                return squares, rounds + more
+            if p is None or product is None:
+                p, product = r.copy() if p is None else p, np.empty_like(r)
             curvature = self._sums(self.kernels.multiply, p, product, system=True)
             # a column that is done does not change
             step = np.divide(squares, curvature, out=np.zeros_like(squares), where=active & (curvature > 0))
-            found, heights = self._advance(z, r, p, product, step)
+            found, _ = self._advance(z, r, p, product, step)
             share = np.divide(found, squares, out=np.zeros_like(squares), where=step > 0).astype(z.dtype)
-            squares, peaks = np.where(step > 0, found, squares), np.where(step > 0, heights, peaks)
-            self._each(lambda first, last, share=share: self.kernels.turn(r, p, share, first, last), z.size)
+            squares = np.where(step > 0, found, squares)
+            self._each(lambda first, last, p=p, share=share: self.kernels.turn(r, p, share, first, last), z.size)
         return squares, limit
 
-    def _fewer(
-        self,
-        columns: NdArray,
-        arrays: tuple[NdArray, NdArray, NdArray],
-        squares: NdArray,
-        peaks: NdArray,
-        enough: NdArray,
-        limit: int,
-        rounds: int,
-    ) -> tuple[NdArray, int]:
-        """Go on with the columns that are not done yet."""
-        z, r, p = (_pad(array[:, columns]) for array in arrays)
-        less = np.zeros((3, z.shape[1]))
-        less[:, : len(columns)] = squares[columns], peaks[columns], enough[columns]
-        left, more = self._rounds((z, r, p), *less, limit - rounds)
-        arrays[0][:, columns] = z[:, : len(columns)]
-        squares[columns] = left[: len(columns)]
-        return squares, rounds + more
+    def _columns(self, array: NdArray, columns: NdArray) -> NdArray:
+        """Some columns of an array, padded."""
+        out = np.zeros((self.n, _padded(len(columns))), array.dtype)
+
+        def fill(first: int, last: int) -> None:
+            part = slice(first * self.kernels.ROWS, last * self.kernels.ROWS)
+            out[part, : len(columns)] = array[part][:, columns]
+
+        self._each(fill, array.size)
+        return out
+
+    def _put(self, array: NdArray, out: NdArray, columns: NdArray) -> None:
+        """Write some columns back."""
+
+        def fill(first: int, last: int) -> None:
+            part = slice(first * self.kernels.ROWS, last * self.kernels.ROWS)
+            out[part, columns] = array[part, : len(columns)]
+
+        self._each(fill, out.size)
 
     def _advance(self, z: NdArray, r: NdArray, p: NdArray, product: NdArray, step: NdArray) -> tuple[NdArray, NdArray]:
         """Take a step; the squared lengths (w,) and largest values (w,) of the residual after it."""
@@ -256,10 +278,11 @@ def _padded(c: int) -> int:
     return _LANES * math.ceil(c / _LANES)
 
 
-def _pad(array: NdArray) -> NdArray:
-    out = np.zeros((len(array), _padded(array.shape[1])), array.dtype)
-    out[:, : array.shape[1]] = array
-    return out
+def _pad(squares: NdArray, enough: NdArray, columns: NdArray) -> NdArray:
+    """What is left and what is enough for some columns (2, w); zero where they are padded."""
+    less = np.zeros((2, _padded(len(columns))))
+    less[:, : len(columns)] = squares[columns], enough[columns]
+    return less
 
 
 def _matrix(name: str, values: Any, n: int) -> NdArray:

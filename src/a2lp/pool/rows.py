@@ -13,6 +13,7 @@ import numpy as np
 from a2lp.arrays import chunks
 from a2lp.cores import map_on_cores
 from a2lp.pool.neighbours import NdArray, rows_of
+from a2lp.pool.stages import release
 
 ROWS = 2048
 
@@ -27,8 +28,16 @@ def by_rows(function: Callable[[slice], NdArray], out: NdArray) -> NdArray:
     return out
 
 
+def products(points: NdArray, function: Callable[[slice, NdArray], NdArray], out: NdArray) -> NdArray:
+    """``out``, its blocks of rows filled with what ``function`` makes of their slice and their points."""
+    by_rows(lambda part: function(part, rows_of(points, part)), out)
+    release(points)
+    return out
+
+
 def weighted_sums(weights: NdArray, points: NdArray) -> NdArray:
     """W' X (c, d) of weights (n, c) and points (n, d)."""
     size = max(ROWS, -(-len(points) // 64))  # at most 64 sums are held
     found = map_on_cores(lambda part: weights[part].T @ rows_of(points, part), chunks(len(points), size))
+    release(points)
     return np.asarray(sum(found[1:], found[0]))

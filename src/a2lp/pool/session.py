@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,30 +12,30 @@ import numpy as np
 from a2lp.checks import listed, require_name
 from a2lp.encoding import encode_labels, read_labels
 from a2lp.errors import InputError, ShapeError
+from a2lp.pool.changing import ChangingPoints
 from a2lp.pool.confidence import Assessment, assess
-from a2lp.pool.graph import PoolGraph, neighbour_graph
+from a2lp.pool.graph import PoolGraph
 from a2lp.pool.kinship import Kinship
 from a2lp.pool.memory import Memory
-from a2lp.pool.methods import GAMMA, METHODS, N_NEIGHBORS, Task, go_on
+from a2lp.pool.methods import METHODS, Task, go_on
 from a2lp.pool.names import Names, check_names, encode_among, name_points
 from a2lp.pool.neighbours import NdArray, Progress, check_points
 from a2lp.pool.open_set import novelty
+from a2lp.pool.prepare import whitened_graph
 from a2lp.pool.solve import PoolAnswer, solve
-from a2lp.pool.stages import Stages
 from a2lp.pool.suggest import Suggestion, expected_gain, suggest
 from a2lp.pool.unseen import HOW
-from a2lp.pool.whiten import Whitening, neighbour_whitening
+from a2lp.pool.whiten import Whitening
 
 if TYPE_CHECKING:
     from a2lp.pool.display import Display
 
-_RIDGE_LOW, _RIDGE_HIGH = 0.3, 3.0
 _REFIT = 0.05  # share of labels that may have changed since the weights of auto were chosen
 
 _REMEMBER = 5_000  # points up to which every answer is computed from nothing, and depends on nothing before it
 
 
-class Pool:
+class Pool(ChangingPoints):
     """Points of which some are labelled, and predictions for all of them.
 
     Whitening and graph are computed once, from the points. Everything else is computed when it is asked for, and again
@@ -62,6 +62,8 @@ class Pool:
     folder : str or Path, optional
         Where whitened points, neighbours and graph are kept. A pool of the same points is made from these files, and a
         run that was ended goes on from them.
+    memory_limit : int, optional
+        Bytes; a pool that will need more (``a2lp.pool.forecast``) is refused before anything is computed.
 
     Examples
     --------
@@ -90,6 +92,7 @@ class Pool:
         seed: int = 0,
         progress: Progress | None = None,
         folder: str | Path | None = None,
+        memory_limit: int | None = None,
     ) -> None:
         require_name("method", method, METHODS)
         self.method, self.seed = method, seed
@@ -104,7 +107,7 @@ class Pool:
             self.graph = x
         else:
             found = check_names(classes, prototypes, check_points(x).shape[1]) if named else None
-            self.whitening, self.points, self.graph = whitened_graph(x, progress, folder, named=named)
+            self.whitening, self.points, self.graph = whitened_graph(x, progress, folder, memory_limit, named=named)
             self.names = None if found is None else name_points(x, self.whitening, *found)
         self._given: dict[int, tuple[Any, str]] = {}  # label and how it was chosen, by row
         self._history: list[dict[int, tuple[Any, str] | None]] = []
@@ -114,9 +117,6 @@ class Pool:
         if labels is not None:
             self.label(slice(None), labels, how)
             self._history.clear()
-
-    def __len__(self) -> int:
-        return self.graph.n
 
     def __repr__(self) -> str:
         classes = len({label for label, _ in self._given.values()})
@@ -160,12 +160,7 @@ class Pool:
             ``Suggestion.how``, "random" for points drawn uniformly, "" for a choice of your own. The estimate of the
             accuracy depends on it.
         """
-        try:
-            places = np.atleast_1d(np.arange(len(self))[rows])
-        except (IndexError, TypeError) as error:
-            raise InputError(
-                f"rows={rows!r:.80} must be positions of the pool's {len(self)} points, 0 to {len(self) - 1}."
-            ) from error
+        places = self._places(rows)
         if np.ndim(labels) == 0:
             labels = np.full(len(places), labels, dtype=object)
         if np.shape(labels) != (len(places),):
@@ -192,6 +187,14 @@ class Pool:
             raise
         self._history.append(before)
         self._forget()
+
+    def _places(self, rows: Any) -> NdArray:
+        try:
+            return np.atleast_1d(np.arange(len(self))[rows])
+        except (IndexError, TypeError) as error:
+            raise InputError(
+                f"rows={rows!r:.80} must be positions of the pool's {len(self)} points, 0 to {len(self) - 1}."
+            ) from error
 
     def undo(self) -> None:
         """Take back the last call of ``label`` that was not taken back yet."""
@@ -308,6 +311,14 @@ class Pool:
         known = getattr(self, "_memory", None)
         return Memory(keep=len(self) > _REMEMBER, part=known and known.part)
 
+    def _start_anew(self) -> None:
+        """Forget everything that belongs to points that were there before."""
+        self._history.clear()
+        self._memory, self._memory_of = Memory(keep=len(self) > _REMEMBER), np.zeros(0, np.int64)
+        self._weights, self._fitted = None, (np.zeros(0, np.int64), np.zeros(0, np.int64))
+        vars(self).pop("_kinship", None)
+        self._forget()
+
     def _forget(self) -> None:
         for name in ("answer", "assessment", "novelty"):
             vars(self).pop(name, None)
@@ -318,25 +329,3 @@ class Pool:
         if not np.array_equal(fitted_classes, classes):
             return False
         return bool((fitted_codes != codes).sum() <= _REFIT * (fitted_codes >= 0).sum())
-
-
-def whitened_graph(
-    x: Any, progress: Progress | None = None, folder: str | Path | None = None, *, named: bool = False
-) -> tuple[Whitening, NdArray, PoolGraph]:
-    """The whitening of points (n, d), their whitened unit vectors (n, r), and the neighbour graph of these.
-
-    The ridge of the whitening is 2 d / n, between 0.3 and 3: with fewer points per dimension, directions of small
-    variance are known less well. With names it has all dimensions, whatever the points span, and a ridge of 0.3. What
-    each stage found is kept in ``folder``, from which a run that was ended goes on.
-    """
-    x = check_points(x)
-    n, d = x.shape
-    if n < 2:
-        raise InputError("a pool needs at least two points, and n_samples=1. Add points.")
-    ridge = _RIDGE_LOW if named else float(np.clip(2 * d / n, _RIDGE_LOW, _RIDGE_HIGH))
-    stages = Stages(folder, x, "with names" if named else "")
-    make = partial(neighbour_whitening, x, ridge=ridge, spanned=not named)
-    whitening = Whitening(*stages.keep("whitening", make))
-    points = whitening.apply(x, stages)
-    k = min(N_NEIGHBORS, n - 1)
-    return whitening, points, neighbour_graph(points, k, GAMMA, progress=progress, stages=stages)

@@ -12,7 +12,7 @@ from a2lp.checks import listed, require_name
 from a2lp.cores import crew
 from a2lp.errors import InputError
 from a2lp.pool.methods import METHODS, WITHOUT_LABELS, Task, choose_weights, lp
-from a2lp.pool.neighbours import NdArray, nearest
+from a2lp.pool.neighbours import NdArray
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -127,7 +127,6 @@ def _nearest(task: Task) -> NdArray:
         lengths = sparse.csr_array((1 / weights.data, weights.indices, weights.indptr), shape=weights.shape)
         _, _, source = dijkstra(lengths, directed=False, indices=rows, min_only=True, return_predecessors=True)
         return np.where(source >= 0, source, -1).astype(np.int64)
-    places, _ = nearest(task.points, task.points[rows], 1)
-    closest = rows[places[:, 0]]
+    closest = task.memory.nearest(task.points, rows)
     closest[rows] = rows
     return closest

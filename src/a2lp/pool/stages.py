@@ -101,15 +101,16 @@ class Stages:
 
 
 def release(*arrays: NdArray) -> None:
-    """Tell the system that the pages of mapped arrays may leave this process; they stay in the files."""
+    """Let the pages of mapped arrays leave this process, so that they count as the file's; they are read again."""
     for array in arrays:
-        mapping = getattr(array, "_mmap", None)
-        if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED") and not array.flags.writeable:
-            mapping.madvise(mmap.MADV_DONTNEED)
+        # of a private map, changes would be lost
+        if isinstance(array, np.memmap) and array.mode != "c" and hasattr(mmap, "MADV_DONTNEED"):
+            array._mmap.madvise(mmap.MADV_DONTNEED)
 
 
 def _hash(x: NdArray, kind: str) -> str:
     digest = hashlib.blake2b(f"{_FORMAT} {__version__} {kind} {x.shape} {x.dtype}".encode(), digest_size=12)
     for part in chunks(len(x), _ROWS):
         digest.update(np.ascontiguousarray(x[part]))
+    release(x)
     return digest.hexdigest()

@@ -18,8 +18,8 @@ from a2lp.pool.neighbours import NdArray, check_points, pick_method, search, uni
 from a2lp.pool.stages import Stages
 from a2lp.preprocess import l2
 
-_SAMPLE = 50_000  # points that the covariance is estimated from, evenly spaced: plenty for some thousand dimensions
-_LARGE = 1 << 30  # bytes of whitened points, above which they are in a file
+SAMPLE = 50_000  # points that the covariance is estimated from, evenly spaced: plenty for some thousand dimensions
+LARGE = 1 << 30  # bytes of whitened points, above which they are in a file
 _ROWS = 4096  # points whose differences are held at a time
 
 
@@ -62,7 +62,7 @@ class Whitening(NamedTuple):
 
             map_on_cores(one, chunks(len(x), _ROWS))
 
-        if shape[0] * shape[1] * dtype.itemsize > _LARGE:
+        if shape[0] * shape[1] * dtype.itemsize > LARGE:
             return (stages or Stages(None, x)).mapped("whitened", shape, np.float16, fill)
         out = np.empty(shape, dtype)
         fill(out)
@@ -88,8 +88,8 @@ def neighbour_whitening(x: Any, n_neighbors: int = 5, ridge: float = 0.3, *, spa
     x = check_points(x)
     require_whole("n_neighbors", n_neighbors, 1, "5 does well.")
     require_number("ridge", ridge, "positive", lambda v: v > 0, "0.3 does well.")
-    if len(x) > _SAMPLE:
-        x = x[np.linspace(0, len(x) - 1, _SAMPLE).astype(np.int64)]
+    if len(x) > SAMPLE:
+        x = x[np.linspace(0, len(x) - 1, SAMPLE).astype(np.int64)]
     points = unit_rows(x)
     n, d = points.shape
     mean = points.mean(axis=0, dtype=np.float64)

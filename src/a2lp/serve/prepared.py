@@ -90,7 +90,7 @@ def prepare(spec: Spec, progress: Progress) -> Prepared:
     """The points and their graph, from the cache if the source is unchanged."""
     if (known := load(spec)) is not None:
         return known
-    from a2lp.pool.session import whitened_graph
+    from a2lp.pool.prepare import whitened_graph
 
     points = find_points(spec.source) if spec.paths is None else Points(spec.keys, tuple(map(Path, spec.paths)))
     points = embed_points(points, spec.how, progress)
