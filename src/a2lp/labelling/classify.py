@@ -139,7 +139,7 @@ def _columns(pool: Pool, names: NDArray) -> dict[str, NDArray]:
     def second_best(part: slice) -> NDArray:
         others = probabilities[part].copy()
         others[np.arange(len(others)), first[part]] = -1
-        return others.argmax(axis=1)
+        return np.asarray(others.argmax(axis=1))
 
     second = by_rows(second_best, np.empty(len(rows), np.int64))
     nearest = names.astype(object)[answer.nearest]

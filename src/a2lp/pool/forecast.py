@@ -61,7 +61,7 @@ def _bytes(n: int, d: int, c: int, k: int, itemsize: int) -> int:
     points = n * d * (2 if mapped else itemsize)  # a map counts while it is read
     lists = n * (k + SPARE) * 8
     graph = n * k * _EDGES * 8
-    search = points + lists
+    search: float = points + lists
     if pick_method("auto", n) == "cells":
         links = 2 * n * 48 * 5
         search += max(links, 40 * 4 * math.sqrt(n) * d * 4)  # neighbours of neighbours; the sample of k-means

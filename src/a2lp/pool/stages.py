@@ -111,6 +111,6 @@ def release(*arrays: NdArray) -> None:
 def _hash(x: NdArray, kind: str) -> str:
     digest = hashlib.blake2b(f"{_FORMAT} {__version__} {kind} {x.shape} {x.dtype}".encode(), digest_size=12)
     for part in chunks(len(x), _ROWS):
-        digest.update(np.ascontiguousarray(x[part]))
+        digest.update(np.ascontiguousarray(x[part]).data)
     release(x)
     return digest.hexdigest()
