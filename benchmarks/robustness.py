@@ -90,8 +90,8 @@ def fitted(kind: Kind, source: FeatureSet) -> Kind:
     sizes = [int((source.labels == label).sum()) for label in set(source.labels.tolist())]
     n_way = min(kind.n_way, len(sizes))
     room = min(sizes) - kind.n_shot
-    # unequal shares need room for the largest class
-    each = min(kind.queries // kind.n_way, room if kind.alpha is None else max(15, room // 2))
+    # with unequal shares, the largest class should rarely lack images
+    each = min(kind.queries // kind.n_way, room if kind.alpha is None else 2 * room // 5)
     return kind._replace(n_way=n_way, queries=n_way * each)
 
 
