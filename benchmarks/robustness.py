@@ -1,14 +1,14 @@
 """``a2lp_em`` and ``a2lp_plus`` beside methods that assume nothing, over a wide range of tasks: docs/robustness.md.
 
-    .venv/bin/python benchmarks/robustness.py --measure test                  # novel classes, all methods
-    .venv/bin/python benchmarks/robustness.py --measure val --tasks 100       # validation classes
-    .venv/bin/python benchmarks/robustness.py --measure uniform               # with a uniform marginal
+    .venv/bin/python benchmarks/robustness.py --measure test                    # novel classes, all methods
     .venv/bin/python benchmarks/robustness.py --measure test --methods a2lp_em  # some methods again
-    .venv/bin/python benchmarks/robustness.py                                 # the page and its figure from the record
+    .venv/bin/python benchmarks/robustness.py --measure uniform                 # with a uniform marginal
+    .venv/bin/python benchmarks/robustness.py                                   # page and figure from the record
+    .venv/bin/python benchmarks/robustness.py --measure val --record FILE       # validation classes, where to choose
 
-Features are those of the repository: three datasets, two networks each. With ``--data FOLDER``, CLIP features that are
-not part of the repository are measured too. All methods see the same tasks; the record has the number of right answers
-of every task.
+Features are those of the repository: three datasets, two networks each. With ``--data FOLDER``, ``val`` also has CLIP
+features that are not part of the repository. All methods see the same tasks, slow ones the first of them; the record
+has the number of right answers of every task.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PAGE = ROOT / "docs" / "robustness.md"
 FIGURE = ROOT / "docs" / "assets" / "robustness.svg"
 FOLDERS = {"cub": "cub", "mini": "mini_imagenet", "cifar_fs": "cifar_fs"}
 NETWORKS = ("resnet12", "wrn28_10")
-CLIP = {"val": ("clip_vitb_dtd_val",), "test": ("clip_vitb_dtd_test", "clip_vitb_oxford_pets_test")}
+CLIP = "clip_vitb_dtd_val"
 SEEDS = {"val": 11, "test": 12, "uniform": 13}
 OURS = ("a2lp_em", "a2lp_plus")
 
@@ -53,15 +53,11 @@ class Kind(NamedTuple):
 
 KINDS = [
     *(Kind(5, 1, alpha, 75) for alpha in (0.5, 1, 2, 5, None)),
-    *(Kind(5, 5, alpha, 75) for alpha in (0.5, 1, 2, None)),
+    *(Kind(5, 5, alpha, 75) for alpha in (1, None)),
     Kind(5, 10, 2, 75),
-    Kind(5, 3, 1, 75),
     Kind(5, 1, None, 15),
-    Kind(5, 1, 2, 25),
     Kind(5, 1, 2, 375),
-    Kind(5, 1, None, 375),
     Kind(2, 1, 1, 30),
-    Kind(10, 1, 1, 150),
     Kind(20, 1, 2, 300),
 ]
 
@@ -73,8 +69,8 @@ def sets(split: str, data: Path | None) -> dict[str, Path]:
         for name, folder in FOLDERS.items()
         for network in NETWORKS
     }
-    if data is not None:
-        found |= {name: data / "features" / f"{name}.npz" for name in CLIP[split]}
+    if split == "val" and data is not None:
+        found[CLIP] = data / "features" / f"{CLIP}.npz"
     return found
 
 
@@ -133,12 +129,9 @@ def right_answers(split: str, data: Path | None, method: str, params: dict[str, 
 def measure(record: Record, split: str, names: list[str], n_tasks: int, data: Path | None) -> None:
     for name in names:
         params = {"marginal": "uniform"} if split == "uniform" and name == "a2lp_em" else {}
-        record.measure(
-            f"{split} {name}",
-            lambda name=name, params=params: right_answers(split, data, name, params, n_tasks),
-            n_tasks=n_tasks,
-            clip=data is not None,
-        )
+        most = min(n_tasks, RIVALS.get(name, n_tasks))
+        work = (split, data, name, params, most)
+        record.measure(f"{split} {name}", lambda work=work: right_answers(*work), n_tasks=most)
 
 
 def main() -> None:
@@ -153,7 +146,7 @@ def main() -> None:
     if args.measure is not None:
         every = ["a2lp_em", *UNIFORM_RIVALS] if args.measure == "uniform" else [*OURS, *RIVALS]
         names = args.methods.split(",") if args.methods else every
-        measure(record, args.measure, names, args.tasks, None if args.measure == "uniform" else args.data)
+        measure(record, args.measure, names, args.tasks, args.data)
     if args.record == RECORDS / "robustness.json":
         write_text(PAGE, page(PAGE.read_text(encoding="utf-8"), record))
         write_text(FIGURE, figure(record))

@@ -75,6 +75,13 @@ def test_docs_a2lp_plus() -> None:
     assert script("plus_study").page(text, saved("plus_study")) == text, "run benchmarks/plus_study.py"
 
 
+def test_docs_robustness() -> None:
+    text, tables = read("robustness.md"), script("robustness_tables")
+    assert tables.page(text, saved("robustness")) == text, "run benchmarks/robustness.py"
+    picture = (ROOT / "docs" / "assets" / "robustness.svg").read_text(encoding="utf-8")
+    assert tables.figure(saved("robustness")) == picture, "run benchmarks/robustness.py"
+
+
 def test_docs_names() -> None:
     text = read("names.md")
     assert script("names").page(text, saved("names")) == text, "run benchmarks/names.py"
@@ -225,8 +232,8 @@ def test_a_small_run_of_the_field_fills_its_page(small: Path, monkeypatch: Any) 
 def test_small_runs_of_a2lp_em_and_a2lp_plus_fill_their_pages(small: Path, monkeypatch: Any) -> None:
     em, plus, study = script("em_study"), script("plus_study"), script("study")
     monkeypatch.setattr(em, "SETS", {"cub": "CUB"})
-    monkeypatch.setattr(em, "ESTIMATED", {"as it is": {}, "5 rounds": {"rounds": 5}})
-    monkeypatch.setattr(em, "UNIFORM", {"as it is": {}})
+    for variants in ("PLAIN", "WHITENED", "UNIFORM"):
+        monkeypatch.setattr(em, variants, {"as it is": {}, "5 rounds": {"rounds": 5}})
     monkeypatch.setattr(em, "CURVES", {"rounds": [0, 1], "temperature": [10]})
     for rivals in (em.FIELD, script("em_tables").FIELD):
         for name in list(rivals):
