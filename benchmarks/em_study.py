@@ -41,26 +41,37 @@ VARIED: dict[str, dict[str, Any]] = {
     "20 rounds": {"rounds": 20},
     "k = 10": {"n_neighbors": 10},
     "k = 30": {"n_neighbors": 30},
+    "no graph (alpha = 0)": {"alpha": 0.0},
+    "alpha = 0.8": {"alpha": 0.8},
+}
+PLAIN = VARIED | {
+    "alpha = 0.4": {"alpha": 0.4},
+    "gamma = 3": {"gamma": 3},
+    "gamma = 24": {"gamma": 24},
+    "temperature 10": {"temperature": 10.0},
+    "temperature 20": {"temperature": 20.0},
+    "temperature 50": {"temperature": 50.0},
+    "prior 0.5 for all tasks": {"prior": 0.5},
+    "prior 2 for all tasks": {"prior": 2.0},
+    "prior 30 for all tasks": {"prior": 30.0},
+    "shares of no weight (0)": {"share_weight": 0.0},
+    "shares of weight 1.5": {"share_weight": 1.5},
+}
+WHITENED = VARIED | {
     "gamma = 2": {"gamma": 2},
     "gamma = 5": {"gamma": 5},
-    "no graph (alpha = 0)": {"alpha": 0.0},
-}
-ESTIMATED = VARIED | {
-    "alpha = 0.4": {"alpha": 0.4},
     "alpha = 0.6": {"alpha": 0.6},
-    "alpha = 0.8": {"alpha": 0.8},
     "temperature 25": {"temperature": 25.0},
     "temperature 100": {"temperature": 100.0},
     "prior 0.5": {"prior": 0.5},
     "prior 30": {"prior": 30.0},
     "shares of no weight (0)": {"share_weight": 0.0},
-    "shares of weight 1": {"share_weight": 1.0},
     "shares of weight 2": {"share_weight": 2.0},
-    "shares of weight 3": {"share_weight": 3.0},
 }
 UNIFORM = VARIED | {
+    "gamma = 2": {"gamma": 2},
+    "gamma = 5": {"gamma": 5},
     "alpha = 0.6": {"alpha": 0.6},
-    "alpha = 0.8": {"alpha": 0.8},
     "temperature 10": {"temperature": 10.0},
     "temperature 40": {"temperature": 40.0},
 }
@@ -92,7 +103,7 @@ def ablate(form: str, n_tasks: int) -> dict[str, Any]:
     def means(params: dict[str, Any]) -> list[float]:
         return [float(np.mean(right(form, drawn, name, params))) for name, drawn in tasks.values()]
 
-    variants = UNIFORM if form.endswith("uniform") else ESTIMATED
+    variants = UNIFORM if form.endswith("uniform") else WHITENED if form.startswith("whitened") else PLAIN
     variants = variants | (BASE_ALONE if form.startswith("whitened") else OTHER_FEATURES)
     return {
         "cells": list(tasks),

@@ -192,3 +192,20 @@ def test_a2lp_plus_is_above_a2lp_in_a_tenth_of_the_steps(sampler: str) -> None:
     right = [(found.labels == tasks.query_labels).mean(axis=1).tolist() for found in (plus, paper)]
     difference = paired_difference(*right)
     assert difference.mean > difference.ci95
+
+
+@pytest.mark.parametrize(("n_query", "n_shot"), [(3, 1), (5, 1), (3, 5)])
+def test_a_few_queries_do_not_draw_each_other_into_one_class(n_query: int, n_shot: int) -> None:
+    """Where all cosines are large, as of a WideResNet: with 17 neighbours of 20 points, all rows are alike."""
+    cub = features.load("cub")
+    tasks = draw("balanced", cub.labels, seed=1, n_way=5, n_shot=n_shot, n_query=n_query, n_tasks=100)
+    batch = tasks.batch(cub.features.astype(np.float32) + 0.5)
+    near = {"n_neighbors": min(20, 5 * (n_query + n_shot) - 1)}
+    plus, plain = (a2lp.create(name, **own).predict(batch) for name, own in (("a2lp_plus", {}), ("lp", near)))
+    right = [float((found.labels == tasks.query_labels).mean()) for found in (plus, plain)]
+    assert right[0] > right[1] - 0.005
+
+
+def test_neighbours_of_a2lp_plus_follow_the_number_of_points() -> None:
+    plus = a2lp.create("a2lp_plus")
+    assert [plus._settings(n).n_neighbors for n in (4, 20, 32, 80, 100, 380)] == [1, 4, 7, 17, 17, 17]

@@ -80,6 +80,13 @@ def test_docs_which_method() -> None:
     assert script("which_method").page(text, saved("field")) == text, "run benchmarks/which_method.py"
 
 
+def test_docs_robustness() -> None:
+    text, tables = read("robustness.md"), script("robustness_tables")
+    assert tables.page(text, saved("robustness")) == text, "run benchmarks/robustness.py"
+    picture = (ROOT / "docs" / "assets" / "robustness.svg").read_text(encoding="utf-8")
+    assert tables.figure(saved("robustness")) == picture, "run benchmarks/robustness.py"
+
+
 def test_docs_names() -> None:
     text = read("names.md")
     assert script("names").page(text, saved("names")) == text, "run benchmarks/names.py"
@@ -113,7 +120,17 @@ def test_docs_performance() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["field.md", "a2lp_em.md", "a2lp_plus.md", "names.md", "performance.md", "classify.md", "suggest.md"]
+    "page",
+    [
+        "field.md",
+        "a2lp_em.md",
+        "a2lp_plus.md",
+        "robustness.md",
+        "names.md",
+        "performance.md",
+        "classify.md",
+        "suggest.md",
+    ],
 )
 def test_a_number_that_is_changed_by_hand_is_noticed(page: str) -> None:
     """That the tests above compare anything: a page with another digit is not what the records give."""
@@ -125,6 +142,7 @@ def test_a_number_that_is_changed_by_hand_is_noticed(page: str) -> None:
         "field.md": lambda: script("field").page(changed, saved("field"), saved("public_code")),
         "a2lp_em.md": lambda: script("em_tables").page(changed, saved("em_study")),
         "a2lp_plus.md": lambda: script("plus_study").page(changed, saved("plus_study")),
+        "robustness.md": lambda: script("robustness_tables").page(changed, saved("robustness")),
         "names.md": lambda: script("names").page(changed, saved("names")),
         "classify.md": lambda: script("pool_accuracy").page(changed, saved("pool_accuracy")),
         "suggest.md": lambda: script("suggest").page(changed, saved("suggest")),
@@ -201,7 +219,7 @@ def test_what_this_commit_has_measured_is_not_measured_again(tmp_path: Path, mon
 def small(tmp_path: Path, monkeypatch: Any) -> Path:
     """A folder for records and pages of a small run."""
     (tmp_path / "assets").mkdir()
-    for name in ("field", "a2lp_em", "a2lp_plus"):
+    for name in ("field", "a2lp_em", "a2lp_plus", "robustness"):
         text = re.sub(
             r"(<!-- \w+ [^\n]* -->)\n.*?<!-- end -->", r"\1\n<!-- end -->", read(f"{name}.md"), flags=re.DOTALL
         )
@@ -231,8 +249,8 @@ def test_a_small_run_of_the_field_fills_its_page(small: Path, monkeypatch: Any) 
 def test_small_runs_of_a2lp_em_and_a2lp_plus_fill_their_pages(small: Path, monkeypatch: Any) -> None:
     em, plus, study = script("em_study"), script("plus_study"), script("study")
     monkeypatch.setattr(em, "SETS", {"cub": "CUB"})
-    monkeypatch.setattr(em, "ESTIMATED", {"as it is": {}, "5 rounds": {"rounds": 5}})
-    monkeypatch.setattr(em, "UNIFORM", {"as it is": {}})
+    for variants in ("PLAIN", "WHITENED", "UNIFORM"):
+        monkeypatch.setattr(em, variants, {"as it is": {}, "5 rounds": {"rounds": 5}})
     monkeypatch.setattr(em, "CURVES", {"rounds": [0, 1], "temperature": [10]})
     for rivals in (em.FIELD, script("em_tables").FIELD):
         for name in list(rivals):
@@ -254,6 +272,28 @@ def test_small_runs_of_a2lp_em_and_a2lp_plus_fill_their_pages(small: Path, monke
     assert re.search(r"`a2lp_plus` is above `a2lp` in \d of 4 cells", page)
     assert len(re.findall(r"^\| CUB, \w+ [15]-shot \| 2 \|", page, re.MULTILINE)) == 4
     assert "| queries by softmax |" in page
+
+
+def test_a_small_run_of_the_grid_fills_its_page(small: Path, monkeypatch: Any) -> None:
+    grid, tables = script("robustness"), script("robustness_tables")
+    monkeypatch.setattr(grid, "FOLDERS", {"cub": "cub"})
+    monkeypatch.setattr(grid, "KINDS", [grid.Kind(5, 1, None, 15), grid.Kind(2, 1, 0.5, 375)])
+    monkeypatch.setitem(grid.RIVALS, "prototypical", 2)
+    record = script("study").Record(small / "robustness.json", "")
+    grid.measure(record, "test", ["a2lp_em", "a2lp_plus", "lp", "prototypical"], 3, None)
+    grid.measure(record, "uniform", ["a2lp_em", "pt_map"], 3, None)
+    found = record.named("test")
+    assert [len(cells) for cells in found.values()] == [4] * 4
+    cell = "cub resnet12 | 5-way 1-shot, 15 queries, balanced"
+    ours, theirs = (tables.percents(found[name][cell]) for name in ("a2lp_em", "prototypical"))
+    assert (len(ours), len(theirs)) == (3, 2)
+    compared = tables.compare(record, "a2lp_em", ("prototypical",))[cell]
+    assert compared.difference.mean == pytest.approx(sum(ours[:2]) / 2 - sum(theirs) / 2)
+    assert all(int(name.split("shot, ")[1].split(" ")[0]) < 375 for name in found["lp"])  # classes have fewer images
+    page = tables.page((small / "robustness.md").read_text(), record)
+    assert page.count("| CUB, ResNet-12 |") == 2 and "| CUB, WideResNet, 5-shot |" in page
+    assert "4 cells. The difference to the best other method is" in page
+    assert tables.figure(record).startswith("<?xml")
 
 
 def test_differences_are_on_the_tasks_that_public_code_did() -> None:

@@ -52,7 +52,7 @@ double memory[1 << 17];
 # Shared memory is NaN before each task, so that nothing is read that was not written; behind its end it must stay so.
 CALL = """
 extern "C" int run(int blocks, int threads, int bytes, const real* gram, const real* smoothing, const long long* codes,
-                   real* shares, const Params* p) {
+                   const real* bias, const real* priors, const real* weights, real* shares, const Params* p) {
     bool within = true;
     blockDim.x = threads;
     auto thread = [&](int place) {
@@ -60,7 +60,7 @@ extern "C" int run(int blocks, int threads, int bytes, const real* gram, const r
         for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++) {
             if (place == 0) memset(memory, 0xff, sizeof memory);
             meet();
-            a2lp_em(gram, smoothing, codes, shares, *p);
+            a2lp_em(gram, smoothing, codes, bias, priors, weights, shares, *p);
             meet();
         }
     };
@@ -82,12 +82,16 @@ SHAPES = {
     "one query": (2, 5, 11, [2] * 5),
     "fewer queries than classes": (3, 5, 9, [1] * 5),
 }
-ESTIMATED = em.Settings(False, False, 20, 3.0, 0.6, 50.0, 10, 2.0, (-4.0, 4.0), uniform=False)
+ESTIMATED = em.Settings(
+    rooted=False, centred=True, local_whitening=False, n_neighbors=20, gamma=12.0, alpha=0.6, temperature=14.0,
+    rounds=10, prior=None, share_weight=1.0, mean_prior=2.0, pull=2.0, start_weight=0.3, support_weight=4.0,
+    uniform=False,
+)  # fmt: skip
 VARIANTS = {
     "estimated": ESTIMATED,
     "uniform": ESTIMATED._replace(alpha=0.4, temperature=20.0, uniform=True),
-    "weight of shares": ESTIMATED._replace(share_weights=(1.0, 1.0), alpha=0.8),
-    "small prior": ESTIMATED._replace(prior=0.3, share_weights=(0.5, 2.0)),
+    "one prior": ESTIMATED._replace(prior=0.3, share_weight=2.0, alpha=0.8),
+    "nothing added": ESTIMATED._replace(pull=0.0, start_weight=0.0, support_weight=0.0, mean_prior=0.0, gamma=3.0),
     "no rounds": ESTIMATED._replace(rounds=0),
 }
 
@@ -107,33 +111,37 @@ def solve(tmp_path_factory: pytest.TempPathFactory) -> Solve:
         return ctypes.CDLL(f"{name}.so")
 
     def run(
-        gram: Array, codes: Array, c: int, given: em.Settings, group: int, *, threads: int = 1, resident: bool = True
+        x: Array, codes: Array, c: int, given: em.Settings, group: int, *, threads: int = 1, resident: bool = True
     ) -> Array:
-        b, n, _ = gram.shape
-        params = em.cuda_params(n, codes.shape[1], c, given)
-        smoothing = np.ascontiguousarray(em.smoothing(gram, given))
-        shares = np.full((b, c, n), np.nan, gram.dtype)
-        pointers = (ctypes.c_void_p(x.ctypes.data) for x in (gram, smoothing, codes, shares))
-        needs = fused_cuda._shared_bytes(n, c, gram.itemsize, resident=resident)
-        within = library(gram.itemsize == 8, group, resident).run(b, threads, needs, *pointers, ctypes.byref(params))
-        assert within, "the kernel writes behind its shared memory"
-        return shares
+        def rounds(spread: Array, start: em.Rounds, codes: Array, given: em.Settings) -> Array:
+            _, c, n = start.start.shape
+            params = em.cuda_params(start, codes.shape[1], given)
+            shares = np.array(start.start)
+            arrays = (start.gram, spread, codes, start.bias, start.concentrations, start.weights, shares)
+            kept = [np.ascontiguousarray(array) for array in arrays]
+            pointers = (ctypes.c_void_p(array.ctypes.data) for array in kept)
+            needs = fused_cuda._shared_bytes(n, c, x.itemsize, resident=resident)
+            built = library(x.itemsize == 8, group, resident)
+            assert built.run(len(x), threads, needs, *pointers, ctypes.byref(params)), "written behind shared memory"
+            return kept[-1]
+
+        points = Points(x, codes, c, x.shape[1] - codes.shape[1])
+        return np.asarray(em.solve(em.CUDA._replace(rounds=rounds), points, given).shares)
 
     return run
 
 
 def random_tasks(b: int, c: int, n: int, shots: list[int], seed: int = 0) -> tuple[Array, Array]:
-    """Inner products of unit vectors (b, n, n) about class centres, and classes of the support."""
+    """Unit vectors (b, n, 16) about class centres, and classes of the support."""
     rng = np.random.default_rng(seed)
     codes = np.stack([rng.permutation(np.repeat(np.arange(c), shots)) for _ in range(b)])
     every = np.concatenate([codes, rng.integers(0, c, (b, n - codes.shape[1]))], axis=1)
-    x = rng.normal(size=(b, c, 16))[np.arange(b)[:, None], every] + 0.9 * rng.normal(size=(b, n, 16))
-    x /= np.linalg.norm(x, axis=-1, keepdims=True)
-    return x @ np.swapaxes(x, 1, 2), codes
+    x = rng.normal(size=(b, c, 16))[np.arange(b)[:, None], every] + 0.9 * rng.normal(size=(b, n, 16)) + 1
+    return x / np.linalg.norm(x, axis=-1, keepdims=True), codes
 
 
-def fitting(given: em.Settings, n: int) -> em.Settings:
-    return given._replace(n_neighbors=min(given.n_neighbors, n - 1))
+def array_form(x: Array, codes: Array, c: int, given: em.Settings) -> Array:
+    return np.asarray(em.solve(em.BATCHED, Points(x, codes, c, x.shape[1] - codes.shape[1]), given).shares)
 
 
 def test_other_arrays_are_batched_and_say_why() -> None:
@@ -146,10 +154,9 @@ def test_other_arrays_are_batched_and_say_why() -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_any_shape_and_variant_is_the_array_form(solve: Solve, shape: str, variant: str) -> None:
     b, c, n, shots = SHAPES[shape]
-    gram, codes = random_tasks(b, c, n, shots)
-    chosen = fitting(VARIANTS[variant], n)
-    expected = em.batched_rounds(gram, codes, c, chosen)
-    found = solve(gram, codes, c, chosen, {2: 2, 5: 5, 20: 7}[c])
+    x, codes = random_tasks(b, c, n, shots)
+    found = solve(x, codes, c, VARIANTS[variant], {2: 2, 5: 5, 20: 7}[c])
+    expected = array_form(x, codes, c, VARIANTS[variant])
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
 
 
@@ -157,18 +164,18 @@ def test_any_shape_and_variant_is_the_array_form(solve: Solve, shape: str, varia
 @pytest.mark.parametrize("resident", [False, True])
 def test_threads_wait_for_each_other(solve: Solve, resident: bool, variant: str) -> None:
     """Equal to the bit for any number of threads, and wherever the matrices are."""
-    gram, codes = random_tasks(2, 5, 40, [1, 4, 2, 1, 3])
-    alone = solve(gram, codes, 5, VARIANTS[variant], 5)
+    x, codes = random_tasks(2, 5, 40, [1, 4, 2, 1, 3])
+    alone = solve(x, codes, 5, VARIANTS[variant], 5)
     for threads in (3, 7):
-        together = solve(gram, codes, 5, VARIANTS[variant], 5, threads=threads, resident=resident)
+        together = solve(x, codes, 5, VARIANTS[variant], 5, threads=threads, resident=resident)
         np.testing.assert_array_equal(together, alone)
 
 
 @pytest.mark.parametrize("variant", ["estimated", "uniform"])
 def test_float32(solve: Solve, variant: str) -> None:
-    gram, codes = random_tasks(5, 5, 80, [1] * 5, seed=2)
-    expected = em.batched_rounds(gram, codes, 5, VARIANTS[variant])
-    found = solve(gram.astype(np.float32), codes, 5, VARIANTS[variant], 5)
+    x, codes = random_tasks(5, 5, 80, [1] * 5, seed=2)
+    expected = array_form(x, codes, 5, VARIANTS[variant])
+    found = solve(x.astype(np.float32), codes, 5, VARIANTS[variant], 5)
     np.testing.assert_allclose(found, expected, rtol=0, atol=2e-3)
 
 
@@ -183,7 +190,6 @@ def test_float32(solve: Solve, variant: str) -> None:
 def test_random_shapes(solve: Solve, c: int, extra: list[int], queries: int, variant: str, seed: int) -> None:
     shots = [1 + more for more in extra[:c]]
     n = sum(shots) + queries
-    gram, codes = random_tasks(2, c, n, shots, seed)
-    chosen = fitting(VARIANTS[variant], n)
-    expected = em.batched_rounds(gram, codes, c, chosen)
-    np.testing.assert_allclose(solve(gram, codes, c, chosen, 5), expected, rtol=0, atol=1e-9)
+    x, codes = random_tasks(2, c, n, shots, seed)
+    expected = array_form(x, codes, c, VARIANTS[variant])
+    np.testing.assert_allclose(solve(x, codes, c, VARIANTS[variant], 5), expected, rtol=0, atol=1e-8)

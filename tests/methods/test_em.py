@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scipy.special import digamma, softmax
+from scipy.special import digamma, gammaln, softmax
 
 import a2lp
 from a2lp.arrays import digamma as our_digamma
 from a2lp.arrays import namespace
 from a2lp.errors import InputError, UnknownNameError
 from a2lp.features import BaseStatistics, load, load_base
-from a2lp.loops import em
-from a2lp.loops.em import products
+from a2lp.loops.em import products, shares
 from a2lp.tasks.samplers import draw
 
 Array = np.ndarray[Any, Any]
@@ -63,44 +62,72 @@ def locally_whitened(x: Array) -> Array:
     return unit(x @ vectors / np.sqrt(np.maximum(values, 0) + ridge))
 
 
-def centred(x: Array, codes: Array, uniform: bool) -> Array:
+def centred(x: Array, codes: Array, trust: float) -> Array:
     """Unit vectors less a centre between their mean and that of the classes' support, made unit."""
-    middle = x.mean(axis=0)
-    if not uniform:
-        s, c = len(codes), codes.max() + 1
-        of_classes = np.mean([x[:s][codes == q].mean(axis=0) for q in range(c)], axis=0)
-        middle = (s * of_classes + c * middle) / (s + c)
-    return unit(x - middle)
+    of_classes = np.mean([x[: len(codes)][codes == q].mean(axis=0) for q in range(codes.max() + 1)], axis=0)
+    return unit(x - trust * of_classes - (1 - trust) * x.mean(axis=0))
 
 
-def plain_em(x: Array, codes: Array, uniform: bool, whitened: bool) -> Array:
-    """Soft labels of the queries (q, c) from unit vectors x (n, d), the support first."""
-    temperature, alpha = (20, 0.4) if uniform else (50, 0.8 if whitened else 0.6)
-    s, c = len(codes), codes.max() + 1
-    smooth = propagation(x, 20, 3, alpha)
-    labels = np.eye(c)[codes]
+class Plain:
+    """The equations of docs/a2lp_em.md for one task of unit vectors x (n, d), the support first."""
 
-    def spread(rows: Array) -> Array:
-        found = (smooth @ np.concatenate([labels, rows]))[s:]
+    def __init__(self, x: Array, codes: Array, uniform: bool, whitened: bool, k: int = 20) -> None:
+        self.x, self.codes, self.uniform = x, codes, uniform
+        self.s, self.c, self.labels = len(codes), codes.max() + 1, np.eye(codes.max() + 1)[codes]
+        h = 1 - self.c / self.s
+        self.temperature, alpha, gamma, self.mean_prior, self.pull, self.start_weight, self.support_weight = (
+            (20, 0.4, 3, 0, 0, 0, 0) if whitened and uniform
+            else (50, 0.8, 3, 0, 0, 0, 0) if whitened
+            else (20 - 12.5 * h, 0.4, 3 + 2.5 * h, 0, 0, 0, 2.5 * h) if uniform
+            else (14, 0.6, 12, 2, 2, 0.3, 5 * h)
+        )  # fmt: skip
+        if uniform and not whitened:
+            self.x = centred(x, codes, 0)
+        self.smooth = propagation(self.x, k, gamma, alpha)
+        self.start = self.spread(np.zeros((len(x) - self.s, self.c)))
+        if uniform or whitened:
+            self.shares = self.rounds(self.x, 10, {2.0: 1.0}, self.pull)
+            return
+        first = self.rounds(centred(x, codes, self.s / (self.s + self.c)), 5, {2.0: 1.0}, 0).sum(axis=0)
+        sizes = np.maximum(first.mean() + 1.3 * (first - first.mean()), 0)
+        weights = {a: self.evidence(sizes, a) for a in (0.25, 0.5, 1, 2, 4, 8, 16, 32, 128)}
+        top = max(weights.values())
+        total = sum(np.exp(value - top) for value in weights.values())
+        self.prior = {a: float(np.exp(value - top) / total) for a, value in weights.items()}
+        unequal = sum(w * (self.c - 1) / (self.c * a + 1) for a, w in self.prior.items()) * self.s / self.c
+        trust = unequal**2 / (unequal**2 + 0.3**2)
+        self.shares = self.rounds(centred(x, codes, trust), 10, self.prior, self.pull)
+
+    def evidence(self, sizes: Array, a: float) -> float:
+        """The logarithm of a Dirichlet-multinomial probability, without its coefficient."""
+        total = gammaln(self.c * a) - gammaln(self.c * a + sizes.sum())
+        return float(total + (gammaln(sizes + a) - gammaln(a)).sum())
+
+    def spread(self, rows: Array) -> Array:
+        found = (self.smooth @ np.concatenate([self.labels, rows]))[self.s :]
         found /= found.sum(axis=1, keepdims=True)
-        for _ in range(10 if uniform else 0):
-            found *= len(found) / c / found.sum(axis=0)
+        for _ in range(10 if self.uniform else 0):
+            found *= len(found) / self.c / found.sum(axis=0)
             found /= found.sum(axis=1, keepdims=True)
         return np.asarray(found)
 
-    rest = spread(np.zeros((len(x) - s, c)))
-    for _ in range(10):
-        shares = np.concatenate([labels, rest])
-        logits = np.empty_like(rest)
-        masses = rest.sum(axis=0)
-        weight = 1 if whitened else min(-4 + 8 * masses.var() / masses.mean() ** 2 / 0.16, 4)
-        for q in range(c):
-            mean = (shares[:, q, None] * x).sum(axis=0) / shares[:, q].sum()
-            logits[:, q] = -temperature * ((x[s:] - mean) ** 2).sum(axis=1)
-            if not uniform:
-                logits[:, q] += weight * (digamma(2 + masses[q]) - digamma(2 * c + len(rest)))
-        rest = spread(softmax(logits, axis=1))
-    return rest
+    def rounds(self, x: Array, rounds: int, prior: dict[float, float], pull: float) -> Array:
+        s, c, rest = self.s, self.c, self.start
+        m = len(rest)
+        ridge = x[s:] @ x[:s].T @ np.linalg.inv(x[:s] @ x[:s].T + 0.2 * np.eye(s)) @ (self.labels - 1 / c)
+        for _ in range(rounds):
+            shares = np.concatenate([self.labels, rest])
+            logits = self.start_weight * np.log(self.start) + self.support_weight * ridge
+            for q in range(c):
+                mean = (shares[:, q, None] * x).sum(axis=0) / (shares[:, q].sum() + self.mean_prior)
+                logits[:, q] -= self.temperature * ((x[s:] - mean) ** 2).sum(axis=1)
+                mass = rest[:, q].sum()
+                if not self.uniform:
+                    expected = sum(w * (mass + a) * m / (m + c * a) for a, w in prior.items())
+                    logits[:, q] += sum(w * digamma(mass + a) for a, w in prior.items())
+                    logits[:, q] += pull * np.log((expected + 1) / (mass + 1))
+            rest = self.spread(softmax(logits, axis=1))
+        return rest
 
 
 @pytest.mark.parametrize("n_shot", [1, 5])
@@ -114,8 +141,8 @@ def test_a2lp_em_is_its_equations(base: BaseStatistics, marginal: str, preproces
         if preprocess == "whiten":
             x = locally_whitened(unit((x - base.mean) @ base.whitening.astype(np.float64)))
         else:
-            x = centred(unit(np.sqrt(np.maximum(x, 0) + 1e-6)), batch.codes[i], marginal == "uniform")
-        expected = plain_em(x, batch.codes[i], marginal == "uniform", preprocess == "whiten")
+            x = unit(np.sqrt(np.maximum(x, 0) + 1e-6))
+        expected = Plain(x, batch.codes[i], marginal == "uniform", preprocess == "whiten").shares
         np.testing.assert_allclose(found.probabilities[i], expected, rtol=0, atol=1e-8)
 
 
@@ -130,10 +157,9 @@ def test_features_that_are_signed_keep_their_signs() -> None:
     for i, rectify in enumerate((True, False)):
         x = np.concatenate([support[i], query[i]])
         x = np.maximum(x, 0) if rectify else x
-        x = centred(unit(np.where(x < 0, -1, 1) * np.sqrt(np.abs(x) + 1e-6)), codes[i], uniform=False)
-        settings = em.Settings(False, False, 8, 3, 0.6, 50, 10, 2, (-4, 4), uniform=False)
-        expected = em.batched_rounds((x @ x.T)[None], codes[:1], 3, settings)[0]
-        np.testing.assert_allclose(found.probabilities[i], expected.T[6:], rtol=0, atol=1e-9)
+        x = unit(np.where(x < 0, -1, 1) * np.sqrt(np.abs(x) + 1e-6))
+        expected = Plain(x, codes[i], uniform=False, whitened=False, k=8).shares
+        np.testing.assert_allclose(found.probabilities[i], expected, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -203,18 +229,24 @@ def test_the_centre_has_every_class_alike_whatever_its_shots() -> None:
     rng = np.random.default_rng(1)
     x, codes = np.abs(rng.normal(size=(1, 30, 12))), np.array([[0, 0, 0, 1, 2, 2]])
     found = a2lp.create("a2lp_em", n_neighbors=8).predict(a2lp.TaskBatch(x[:, :6], codes, x[:, 6:]))
-    points = centred(unit(np.sqrt(x[0] + 1e-6)), codes[0], uniform=False)
-    settings = em.Settings(False, False, 8, 3, 0.6, 50, 10, 2, (-4, 4), uniform=False)
-    expected = em.batched_rounds((points @ points.T)[None], codes, 3, settings)[0]
-    np.testing.assert_allclose(found.probabilities[0], expected.T[6:], rtol=0, atol=1e-9)
+    expected = Plain(unit(np.sqrt(x[0] + 1e-6)), codes[0], uniform=False, whitened=False, k=8).shares
+    np.testing.assert_allclose(found.probabilities[0], expected, rtol=0, atol=1e-9)
 
 
-def test_the_weight_of_shares_follows_the_task() -> None:
-    """It gains on equal classes over the weight that is best for unequal ones, and the other way round."""
-    for sampler, other in (("balanced", 3.0), ("dirichlet", 0.0)):
-        batch, truth = tasks(150, 5, sampler)
-        own, fixed = (a2lp.create("a2lp_em", **p).predict(batch).labels for p in ({}, {"share_weight": other}))
-        assert (own == truth).mean() > (fixed == truth).mean() + 0.005
+def test_how_unequal_classes_are_is_inferred() -> None:
+    """Concentrations from masses: small for unequal classes, large for equal ones, less sure with fewer points."""
+    masses = np.array([[15.0, 15, 15, 15, 15], [60, 10, 3, 1, 1], [3, 3, 3, 3, 3]])
+    values, weights = shares.inferred_prior(masses)
+    np.testing.assert_allclose(weights.sum(axis=1), 1)
+    mean = np.exp(weights @ np.log(values))
+    assert mean[0] > mean[2] > 4 > 1 > mean[1]
+
+
+def test_it_gains_on_a_fixed_concentration_for_both_kinds_of_tasks() -> None:
+    for sampler, other in (("balanced", 0.5), ("dirichlet", 100.0)):
+        batch, truth = tasks(150, 1, sampler)
+        own, fixed = (a2lp.create("a2lp_em", **p).predict(batch).labels for p in ({}, {"prior": other}))
+        assert (own == truth).mean() > (fixed == truth).mean() + 0.002, sampler
 
 
 def test_a_uniform_marginal_fills_the_classes() -> None:

@@ -55,7 +55,7 @@ class GraphClassifier(TransductiveClassifier):
             self.n_iter_ = 0
             return None
         if self._is_large(X):
-            answer, self.anchors_, self.n_iter_ = many.solve(self._points, codes, method._settings)
+            answer, self.anchors_, self.n_iter_ = many.solve(self._points, codes, method._settings(len(X)))
             self._points[labelled] = self.anchors_
             return answer
         _check_size(X)

@@ -91,6 +91,21 @@ def powers(sim, power, slope, i, a, stop, gamma):
             sim[i, j] = value
             slope[a, j] = gamma * (value * value)
             power[i, j] = value * (value * value)
+    elif gamma == np.floor(gamma):  # by repeated squaring, with the squares in the row of slopes
+        left = np.int64(gamma)
+        for j in range(stop):
+            sim[i, j] = max(sim[i, j], zero)
+            slope[a, j] = sim[i, j]
+            power[i, j] = sim.dtype.type(1)
+        while left > 0:
+            if left % 2 == 1:
+                for j in range(stop):
+                    power[i, j] *= slope[a, j]
+            for j in range(stop):
+                slope[a, j] *= slope[a, j]
+            left //= 2
+        for j in range(stop):
+            slope[a, j] = gamma * power[i, j] / sim[i, j] if sim[i, j] > 0 else zero
     else:
         for j in range(stop):
             value = max(sim[i, j], zero)

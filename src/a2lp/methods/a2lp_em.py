@@ -1,13 +1,14 @@
 """A2LP-EM, ours: anchors by expectation-maximisation on the graph; docs/a2lp_em.md has the equations and ablations.
 
 The anchors are the class means under the current soft labels, which need no gradient; the soft labels that they give
-are propagated on the graph of A2LP, in turn, for a few rounds. By default no uniform marginal is assumed: each class's
-share of the queries is estimated; with ``marginal="uniform"`` the shares are equal.
+are propagated on a graph like that of A2LP, in turn, for a few rounds. By default no uniform marginal is assumed: each
+class's share of the queries is estimated, and so is how unequal these shares are; with ``marginal="uniform"`` they are
+equal. With more than one shot, a regression of the support's labels joins the assignment.
 
 By default no base data are used: vectors are rooted, normalised, centred between the mean of their task and that of its
 support, and normalised again. With statistics of the base classes, ``preprocess="whiten"`` is better: points are
 whitened by these, and locally by the deviations of the task's points from their nearest neighbours. With any other
-preprocessing the points are used as they are.
+preprocessing the points are centred only.
 
 With vectors of class names (``TaskBatch(..., prototypes=)``), labels are optional. The probabilities that names give
 join the assignment, and each anchor is drawn to its name by 1 / (1 + n_c), n_c the points that the class has: a named
@@ -21,7 +22,7 @@ miniImageNet, one setting for all shots and samplers.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from a2lp.arrays import namespace
 from a2lp.checks import choice, flag, number, whole
@@ -32,10 +33,28 @@ from a2lp.methods._maths import log_scores
 from a2lp.methods.base import LoopMethod, Outcome, Points, scored
 from a2lp.preprocess import l2
 
-_ESTIMATED, _WHITENED = (50.0, 0.6), (50.0, 0.8)  # temperature and alpha
-_UNIFORM = (20.0, 0.4)  # equal masses keep classes from merging, so a softer assignment and less propagation suffice
 _DEFAULT = "None takes what was chosen on validation classes."
-_REACH = 4.0  # the weight of the shares is between -4, for equal ones, and 4
+
+
+class _Form(NamedTuple):
+    """Constants that were chosen together; those of the support are for many shots, and fade to none at one."""
+
+    temperature: float
+    alpha: float
+    gamma: float
+    mean_prior: float = 0.0
+    pull: float = 0.0
+    start_weight: float = 0.0
+    support_weight: float = 0.0
+    support_gamma: float = 0.0
+    support_temperature: float = 0.0
+
+
+_ESTIMATED = _Form(14.0, 0.6, 12.0, mean_prior=2.0, pull=2.0, start_weight=0.3, support_weight=5.0)
+_WHITENED = _Form(50.0, 0.8, 3.0)
+# equal masses keep classes from merging, so a softer assignment and less propagation suffice
+_UNIFORM = _Form(20.0, 0.4, 3.0, support_weight=2.5, support_gamma=2.5, support_temperature=-12.5)
+_UNIFORM_WHITENED = _Form(20.0, 0.4, 3.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,19 +65,22 @@ class A2LPEM(LoopMethod):
     ----------
     marginal : {"estimated", "uniform"}
         Whether the classes' shares among the queries are estimated or equal.
-    n_neighbors, gamma : int, float
+    n_neighbors : int
         The graph's, as for ``lp``; at most all other points are neighbours.
+    gamma : float, optional
+        The graph's; by default 12 without base data, 3 otherwise, and with a uniform marginal more with more shots.
     alpha : float, optional
         How far soft labels propagate; by default 0.6, 0.8 for whitened points, and 0.4 with a uniform marginal.
     temperature : float, optional
-        Of the softmax of negative squared distances from the anchors; by default 50, 20 with a uniform marginal.
+        Of the softmax of negative squared distances from the anchors; by default 14, 50 for whitened points, and with a
+        uniform marginal 20, less with more shots.
     rounds : int
         Rounds of new anchors and new soft labels; 0 is label propagation.
-    prior : float
-        Queries that are added to each class when its share is estimated.
-    share_weight : float, optional
-        Factor of the logarithms of estimated shares. By default 1 for whitened points; otherwise it follows the task,
-        from -4 for shares that seem equal, which keeps them equal, to 4 for unequal ones.
+    prior : float, optional
+        Queries that are added to each class when its share is estimated: the concentration of a Dirichlet prior. By
+        default it is inferred for each task, and 2 for whitened points.
+    share_weight : float
+        Factor of the logarithms of estimated shares.
     local_whitening : bool, optional
         Whether points are whitened by their deviations from their nearest neighbours; by default only with
         ``preprocess="whiten"``, since it does not help otherwise, and with names.
@@ -75,12 +97,12 @@ class A2LPEM(LoopMethod):
     preprocess: str = "none"
     marginal: str = choice("estimated", ("estimated", "uniform"))
     n_neighbors: int = whole(20, 1, "20 is the usual number.")
-    gamma: float = number(3, "positive", "3 is the usual power.")
+    gamma: float | None = number(None, "positive", _DEFAULT)
     alpha: float | None = number(None, "at least 0 and below 1", f"{NO_SOLUTION} {_DEFAULT}")
     temperature: float | None = number(None, "positive", _DEFAULT)
     rounds: int = whole(10, 0, "0 is label propagation; 10 are enough.")
-    prior: float = number(2.0, "positive", "2 is a weak pull towards equal shares.")
-    share_weight: float | None = number(None, "finite", _DEFAULT)
+    prior: float | None = number(None, "positive", "None infers it; 2 is a weak pull towards equal shares.")
+    share_weight: float = number(1.0, "finite", "1 is that of the model.")
     local_whitening: bool | None = flag(None, "None is True with preprocess='whiten'.")
     text_weight: float = number(1.5, "0 or more", "1.5 was chosen; 0 leaves the names to start and anchor.")
 
@@ -89,18 +111,25 @@ class A2LPEM(LoopMethod):
             return self._solve_named(points)
         local = self.preprocess == "whiten" if self.local_whitening is None else self.local_whitening
         whitened = self.preprocess == "whiten" or local
-        temperature, alpha = _UNIFORM if self.uniform else _WHITENED if whitened else _ESTIMATED
-        weight = 1.0 if whitened and self.share_weight is None else self.share_weight
+        form = (_UNIFORM_WHITENED if whitened else _UNIFORM) if self.uniform else _WHITENED if whitened else _ESTIMATED
+        shown = 1 - points.n_classes / points.codes.shape[1]  # by the support: 0 at one shot
         settings = em.Settings(
             rooted=self.preprocess == "none",
+            centred=not whitened,
             local_whitening=local,
             n_neighbors=self.n_neighbors,
-            gamma=self.gamma,
-            alpha=alpha if self.alpha is None else self.alpha,
-            temperature=temperature if self.temperature is None else self.temperature,
+            gamma=form.gamma + shown * form.support_gamma if self.gamma is None else self.gamma,
+            alpha=form.alpha if self.alpha is None else self.alpha,
+            temperature=(
+                form.temperature + shown * form.support_temperature if self.temperature is None else self.temperature
+            ),
             rounds=self.rounds,
-            prior=self.prior,
-            share_weights=(-_REACH, _REACH) if weight is None else (weight, weight),
+            prior=2.0 if self.prior is None and whitened else self.prior,
+            share_weight=self.share_weight,
+            mean_prior=form.mean_prior,
+            pull=form.pull,
+            start_weight=form.start_weight,
+            support_weight=shown * form.support_weight,
             uniform=self.uniform,
         )
         ran, s = self._run(points, settings, callback), points.codes.shape[1]
@@ -113,12 +142,12 @@ class A2LPEM(LoopMethod):
         settings = names.Settings(
             whitening=self.local_whitening is not False,
             n_neighbors=self.n_neighbors,
-            gamma=self.gamma,
+            gamma=usual.gamma if self.gamma is None else self.gamma,
             alpha=usual.alpha if self.alpha is None else self.alpha,
             temperature=usual.temperature if self.temperature is None else self.temperature,
             rounds=self.rounds,
-            prior=self.prior,
-            share_weight=usual.share_weight if self.share_weight is None else self.share_weight,
+            prior=usual.prior if self.prior is None else self.prior,
+            share_weight=self.share_weight,
             text_weight=names.with_shots(self.text_weight, shots),
             uniform=self.uniform,
         )

@@ -12,6 +12,7 @@ lists the differences, with an option for each.
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -44,14 +45,14 @@ class LP(GraphSettings, LoopMethod):
 
     loop: ClassVar[Loop] = PROPAGATION
 
-    @property
-    def _settings(self) -> Settings:
+    def _settings(self, n_points: int) -> Settings:
+        """The loop's settings for tasks of so many points."""
         return Settings(n_neighbors=self.n_neighbors, gamma=self.gamma, alpha=self.alpha, steps=0, tau=self.tau)
 
     def _check(self, batch: TaskBatch) -> None:
         super()._check(batch)
         n = batch.n_support + batch.n_query + batch.n_unlabelled
-        if self.n_neighbors >= n:
+        if self._settings(n).n_neighbors >= n:
             warnings.warn(
                 f"n_neighbors={self.n_neighbors}, but a task has {n} points, so each has {n - 1} neighbours at most; "
                 f"using {n - 1}.",
@@ -65,7 +66,9 @@ class LP(GraphSettings, LoopMethod):
 
     def _solve(self, points: Points, callback: Callback | None = None) -> Outcome:
         points = self._prepared(points)
-        (z, anchors, losses, steps, converged), engine, reason = self._run(points, self._settings, callback)
+        (z, anchors, losses, steps, converged), engine, reason = self._run(
+            points, self._settings(points.vectors.shape[1]), callback
+        )
         xp = namespace(z)
         s, q = points.codes.shape[1], points.n_query
         scores = z[:, s : s + q, :]
@@ -117,8 +120,7 @@ class A2LP(LP, Settings):
         """Whether equally many queries of every class are assumed: softly, by a loss with a marginal term."""
         return super().uniform or self.loss.marginal > 0
 
-    @property
-    def _settings(self) -> Settings:
+    def _settings(self, n_points: int) -> Settings:
         return self
 
     def _prepared(self, points: Points) -> Points:
@@ -129,6 +131,7 @@ class A2LP(LP, Settings):
         return points._replace(vectors=xp.astype(points.vectors, xp.float32, copy=False))
 
 
+_USUAL_POINTS = 80  # one shot and 15 queries of five classes
 PLUS = Terms(anchors="others", weight=0.1, queries="norm2", entropy=1.0, marginal=0.5)
 
 
@@ -139,6 +142,9 @@ class A2LPPlus(A2LP):
     Each query should belong to one class, all together to every class, and each anchor to its own class according to
     its neighbours. One setting for all tasks, chosen on validation classes; see docs/a2lp_plus.md. The parameters are
     those of ``A2LP``, some with other defaults. It assumes a uniform marginal softly, by ``loss.marginal``.
+
+    Tasks of fewer than 80 points have fewer neighbours in proportion: where nearly all points are neighbours, the
+    queries are alike, and the terms on them draw all into one class.
     """
 
     assumes_uniform: ClassVar[bool] = True
@@ -149,3 +155,7 @@ class A2LPPlus(A2LP):
     lr: float = 5e-4
     loss: Terms | Any = PLUS
     reduction: str = "sum"
+
+    def _settings(self, n_points: int) -> Settings:
+        near = round(self.n_neighbors * min(1.0, n_points / _USUAL_POINTS))
+        return dataclasses.replace(self, n_neighbors=max(1, near))

@@ -2,10 +2,15 @@
 
 Everything is computed from the (n, n) inner products of a task's points: a class mean is a weighted sum of points, so
 its distances follow from inner products and weights.
+
+By default, points are rooted, and how unequal the classes are is inferred: a first run gives the classes' masses,
+which give weights to several concentrations of a Dirichlet prior; a second run uses them. ``A2LPEM`` documents the
+parameters, docs/a2lp_em.md has the equations.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,31 +20,39 @@ from a2lp.arrays import Array, chunks, collect, device, digamma, namespace, one_
 from a2lp.cores import map_on_cores
 from a2lp.engines.contract import Engine, Loop, Points, batched, fused_cpu
 from a2lp.graph import gram_affinity, normalise, tie_slack
-from a2lp.loops.em import fused_cuda
-from a2lp.loops.em.products import inner_products
+from a2lp.loops.em import fused_cuda, shares
+from a2lp.loops.em.products import centred, inner_products, ridge_scores
 
 LEAST = 1e-30  # smallest divisor
 SINKHORN_ROUNDS = 10
-UNEQUAL = 0.16  # variance of the classes' masses, relative to their squared mean, from which on they count as unequal
 _TASKS = 16  # per block, so that their matrices stay in a core's cache
+_FIRST_ROUNDS = 5  # of the run that tells how unequal the classes are
+_FIRST_PRIOR = 2.0  # its concentration
 
 
 class Settings(NamedTuple):
     """The constants of a run.
 
-    ``A2LPEM`` documents them. ``rooted`` is whether vectors are rooted and centred first; ``share_weights`` are the
-    weights of the logarithms of the classes' shares where the shares are equal, and where they are unequal.
+    ``A2LPEM`` documents them. ``rooted`` and ``centred`` are what is done to vectors first; ``prior`` is None where the
+    concentration of the classes' shares is inferred; ``mean_prior`` counts points at the centre that are added to each
+    class; ``pull`` is how strongly classes are drawn to their expected masses; ``start_weight`` and
+    ``support_weight`` are those of the logarithms of the first soft labels, and of the support's regression.
     """
 
     rooted: bool
+    centred: bool
     local_whitening: bool
     n_neighbors: int
     gamma: float
     alpha: float
     temperature: float
     rounds: int
-    prior: float
-    share_weights: tuple[float, float]
+    prior: float | None
+    share_weight: float
+    mean_prior: float
+    pull: float
+    start_weight: float
+    support_weight: float
     uniform: bool
 
 
@@ -50,53 +63,113 @@ class Result(NamedTuple):
     means: Array
 
 
-def _solve(rounds: Any, points: Points, settings: Settings) -> Result:
-    """Everything around the rounds, which ``rounds(gram, codes, n_classes, settings)`` runs."""
+class Rounds(NamedTuple):
+    """What the rounds start from.
+
+    gram : array (b, n, n)
+        Inner products of the points.
+    start : array (b, c, n)
+        Soft labels, those of the support as given.
+    bias : array (b, c, n)
+        Added to the logits.
+    concentrations, weights : array (k,), array (b, k)
+        Of the prior of the classes' shares, and what each counts.
+    """
+
+    gram: Array
+    start: Array
+    bias: Array
+    concentrations: Array
+    weights: Array
+
+
+class Arithmetic(NamedTuple):
+    """How an engine computes: a graph of inner products for some classes, and rounds on it."""
+
+    graph: Callable[[Array, int, Settings], Any]
+    rounds: Callable[[Any, Rounds, Array, Settings], Array]
+
+
+def solve(engine: Arithmetic, points: Points, settings: Settings) -> Result:
+    """Tasks from their vectors to soft labels; ``engine`` has the arithmetic that depends on where they are."""
     xp = namespace(points.vectors)
-    n, s = points.vectors.shape[1], points.codes.shape[1]
-    gram = inner_products(points, settings.rooted, settings.uniform, settings.local_whitening)
+    n, s, c = points.vectors.shape[1], points.codes.shape[1], points.n_classes
+    gram = inner_products(points.vectors, settings.rooted, settings.local_whitening)
     # with fewer points than classes, no uniform marginal exists
-    uniform = settings.uniform and n - s >= points.n_classes
+    uniform = settings.uniform and n - s >= c
     settings = settings._replace(n_neighbors=min(settings.n_neighbors, n - 1), uniform=uniform)
-    shares = rounds(gram, points.codes, points.n_classes, settings)
-    return Result(shares, (shares @ points.vectors) / xp.sum(shares, axis=2, keepdims=True))
+    if settings.centred and uniform:
+        gram = centred(gram, shares.centre(points, 0.0))
+    graph = engine.graph(gram, c, settings)
+    prior = shares.fixed_prior(_FIRST_PRIOR if settings.prior is None else settings.prior, gram)
+    nothing = points.memberships
+    start = engine.rounds(graph, Rounds(gram, nothing, nothing, *prior), points.codes, settings._replace(rounds=0))
+    if settings.rounds == 0:
+        return _result(start, points)
+
+    def run(gram: Array, prior: shares.Prior, settings: Settings) -> Array:
+        bias = settings.start_weight * xp.log(start + LEAST)
+        if settings.support_weight:
+            bias = bias + settings.support_weight * ridge_scores(gram, points)
+        return engine.rounds(graph, Rounds(gram, start, bias, *prior), points.codes, settings)
+
+    if settings.centred and not uniform:
+        first = centred(gram, shares.centre(points, s / (s + c)))
+        if settings.prior is None:
+            found = run(first, prior, settings._replace(rounds=min(_FIRST_ROUNDS, settings.rounds), pull=0.0))
+            prior = shares.inferred_prior(xp.sum(found[:, :, s:], axis=2))
+            first = centred(gram, shares.centre(points, shares.trust_in_support(prior, c, s / c)))
+        found = run(first, prior, settings)
+    else:
+        found = run(gram, prior, settings)
+    return _result(found, points)
+
+
+def _result(found: Array, points: Points) -> Result:
+    return Result(found, (found @ points.vectors) / namespace(found).sum(found, axis=2, keepdims=True))
 
 
 def _compiled(points: Points, settings: Settings) -> Result:
     tasks = points.vectors.shape[0]
     parts = [points.part(part) for part in chunks(tasks, _TASKS)]
-    joined: Result = collect(tasks, map_on_cores(lambda part: _solve(compiled_rounds, part, settings), parts))
+    joined: Result = collect(tasks, map_on_cores(lambda part: solve(COMPILED, part, settings), parts))
     return joined
 
 
-def compiled_rounds(gram: Array, codes: Array, n_classes: int, settings: Settings) -> Array:
-    """The rounds on NumPy arrays as compiled code."""
+class Factors(NamedTuple):
+    """The factored graphs of some tasks, and memory for their rounds."""
+
+    factors: Any
+    inverses: Any
+    work: Any
+
+
+def _compiled_graph(gram: Array, n_classes: int, settings: Settings) -> Factors:
     from a2lp.loops.em import kernel
 
     (b, n, _), dtype, k = gram.shape, gram.dtype, settings.n_neighbors
-    floats = [settings.gamma, settings.alpha, settings.temperature, settings.prior, *settings.share_weights]
-    floats += [UNEQUAL, LEAST, tie_slack(dtype)]
-    shares = np.empty((b, n_classes, n), dtype)
+    work = kernel.make_workspace(n, n_classes, k, dtype)
+    factors, inverses = kernel.make_factors(b, n, k, dtype)
+    floats = np.array([settings.gamma, settings.alpha, tie_slack(dtype)], dtype)
+    kernel.factor_tasks(np.ascontiguousarray(gram), floats, k, factors, inverses, work)
+    return Factors(factors, inverses, work)
+
+
+def _compiled_rounds(graph: Factors, run: Rounds, codes: Array, settings: Settings) -> Array:
+    from a2lp.loops.em import kernel
+
+    dtype = run.gram.dtype
+    floats = [settings.temperature, settings.share_weight, settings.mean_prior, settings.pull, LEAST]
+    found = np.array(run.start)
     kernel.solve_tasks(
-        np.ascontiguousarray(gram), np.asarray(codes, np.int64), np.array(floats, dtype), k, settings.rounds,
-        SINKHORN_ROUNDS * settings.uniform, shares, kernel.make_workspace(n, n_classes, k, dtype),
+        np.ascontiguousarray(run.gram), graph.factors, graph.inverses, np.asarray(codes, np.int64),
+        np.ascontiguousarray(run.bias), run.concentrations, np.ascontiguousarray(run.weights),
+        np.array(floats, dtype), settings.rounds, SINKHORN_ROUNDS * settings.uniform, found, graph.work,
     )  # fmt: skip
-    return shares
+    return found
 
 
-def cuda_rounds(gram: Array, codes: Array, n_classes: int, settings: Settings) -> Array:
-    """The rounds on torch tensors in one CUDA launch."""
-    params = cuda_params(gram.shape[-1], codes.shape[1], n_classes, settings)
-    return fused_cuda.run(gram, smoothing(gram, settings), codes, params)
-
-
-def cuda_params(n: int, s: int, n_classes: int, settings: Settings) -> Any:
-    """The CUDA kernel's parameters for tasks of n points, s of them labelled."""
-    floats = settings.temperature, settings.prior, *settings.share_weights, UNEQUAL, LEAST
-    return fused_cuda.Params(*floats, n, s, n_classes, settings.rounds, SINKHORN_ROUNDS * settings.uniform)
-
-
-def smoothing(gram: Array, settings: Settings) -> Array:
+def _smoothing(gram: Array, n_classes: int, settings: Settings) -> Array:
     """(I - alpha S)^-1, S the normalised graph of the inner products (b, n, n)."""
     xp = namespace(gram)
     eye = xp.eye(gram.shape[-1], dtype=gram.dtype, device=device(gram))
@@ -104,13 +177,24 @@ def smoothing(gram: Array, settings: Settings) -> Array:
     return xp.linalg.inv(eye - settings.alpha * graph)
 
 
-def batched_rounds(gram: Array, codes: Array, n_classes: int, settings: Settings) -> Array:
+def _cuda_rounds(spread: Array, run: Rounds, codes: Array, settings: Settings) -> Array:
+    """The rounds on torch tensors in one CUDA launch."""
+    return fused_cuda.run(spread, run, codes, cuda_params(run, codes.shape[1], settings))
+
+
+def cuda_params(run: Rounds, s: int, settings: Settings) -> Any:
+    """The CUDA kernel's parameters for tasks with s labelled points."""
+    _, c, n = run.start.shape
+    floats = settings.temperature, settings.share_weight, settings.mean_prior, settings.pull, LEAST
+    sizes = n, s, c, run.weights.shape[1], settings.rounds, SINKHORN_ROUNDS * settings.uniform
+    return fused_cuda.Params(*floats, *sizes)
+
+
+def _batched_rounds(spread: Array, run: Rounds, codes: Array, settings: Settings) -> Array:
     """The rounds on arrays of any library."""
-    xp = namespace(gram)
-    b, n, _ = gram.shape
-    s = codes.shape[1]
-    spread = smoothing(gram, settings)
-    given = xp.matrix_transpose(one_hot(codes, n_classes, gram.dtype))  # (b, c, s)
+    gram, xp = run.gram, namespace(run.gram)
+    (b, n, _), s, c = gram.shape, codes.shape[1], run.start.shape[1]
+    given = xp.matrix_transpose(one_hot(codes, c, gram.dtype))  # (b, c, s)
     squares = xp.linalg.diagonal(gram)[:, None, :]
 
     def smoothed(shares: Array) -> Array:
@@ -119,34 +203,39 @@ def batched_rounds(gram: Array, codes: Array, n_classes: int, settings: Settings
         found = xp.clip(found, min=0.0) + LEAST  # a point that no label reaches has equal shares
         found = found / xp.sum(found, axis=1, keepdims=True)
         for _ in range(SINKHORN_ROUNDS * settings.uniform):
-            found = found * ((n - s) / n_classes / xp.clip(xp.sum(found, axis=2, keepdims=True), min=LEAST))
+            found = found * ((n - s) / c / xp.clip(xp.sum(found, axis=2, keepdims=True), min=LEAST))
             found = found / xp.clip(xp.sum(found, axis=1, keepdims=True), min=LEAST)
         return found
 
-    nothing = xp.zeros((b, n_classes, n - s), dtype=gram.dtype, device=device(gram))
-    unknown = smoothed(xp.concat([given, nothing], axis=2))
+    if settings.rounds == 0:
+        nothing = xp.zeros((b, c, n - s), dtype=gram.dtype, device=device(gram))
+        return xp.concat([given, smoothed(xp.concat([given, nothing], axis=2))], axis=2)
+    unknown = run.start[:, :, s:]
     for _ in range(settings.rounds):
         shares = xp.concat([given, unknown], axis=2)
-        weights = shares / xp.sum(shares, axis=2, keepdims=True)
+        weights = shares / (xp.sum(shares, axis=2, keepdims=True) + settings.mean_prior)
         cross = weights @ gram
         distances = squares - 2 * cross + xp.sum(weights * cross, axis=2, keepdims=True)
-        logits = -settings.temperature * distances[:, :, s:]
+        logits = run.bias[:, :, s:] - settings.temperature * distances[:, :, s:]
         if not settings.uniform:
-            mass = xp.sum(unknown, axis=2, keepdims=True)
-            logits = logits + _share_weight(mass, settings) * digamma(settings.prior + mass)
+            logits = logits + _log_shares(xp.sum(unknown, axis=2, keepdims=True), run, settings)
         unknown = smoothed(xp.concat([given, softmax(logits, axis=1)], axis=2))
     return xp.concat([given, unknown], axis=2)
 
 
-def _share_weight(mass: Array, settings: Settings) -> Array:
-    """A weight (b, 1, 1) between the two ``share_weights``, by how unequal the classes' masses (b, c, 1) are."""
-    xp = namespace(mass)
-    mean = xp.clip(xp.mean(mass, axis=1, keepdims=True), min=LEAST)
-    unequal = xp.mean((mass / mean - 1) ** 2, axis=1, keepdims=True)
-    equal_weight, unequal_weight = settings.share_weights
-    return equal_weight + (unequal_weight - equal_weight) * xp.clip(unequal / UNEQUAL, max=1.0)
+def _log_shares(mass: Array, run: Rounds, settings: Settings) -> Array:
+    """What masses (b, c, 1) add to logits: expected logarithms of shares, and the pull to expected masses."""
+    xp, c = namespace(mass), mass.shape[1]
+    rest = xp.sum(mass, axis=1, keepdims=True)
+    prior, weights = run.concentrations[None, None, :], run.weights[:, None, :]
+    logarithm = xp.sum(weights * digamma(mass + prior), axis=2, keepdims=True)
+    expected = xp.sum(weights * (mass + prior) * rest / (rest + c * prior), axis=2, keepdims=True)
+    return settings.share_weight * logarithm + settings.pull * xp.log((expected + 1) / (mass + 1))
 
 
 _CUDA_REASON = "tensors on a GPU: all rounds of all tasks in one launch"
-_CUDA = Engine("fused_cuda", partial(_solve, cuda_rounds), _CUDA_REASON, fused_cuda.refusal)
-LOOP = Loop("em", (fused_cpu(_compiled, "rounds"), _CUDA, batched(partial(_solve, batched_rounds))))
+COMPILED = Arithmetic(_compiled_graph, _compiled_rounds)
+BATCHED = Arithmetic(_smoothing, _batched_rounds)
+CUDA = Arithmetic(_smoothing, _cuda_rounds)
+_CUDA = Engine("fused_cuda", partial(solve, CUDA), _CUDA_REASON, fused_cuda.refusal)
+LOOP = Loop("em", (fused_cpu(_compiled, "rounds"), _CUDA, batched(partial(solve, BATCHED))))

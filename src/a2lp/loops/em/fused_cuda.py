@@ -18,7 +18,7 @@ _POINTS = 1024  # larger matrices are multiplied faster by all multiprocessors t
 
 
 Params: Any = cuda.structure(
-    ctypes.c_double, "temperature prior equal_weight unequal_weight unequal least", "n s c rounds sinkhorn_rounds"
+    ctypes.c_double, "temperature share_weight mean_prior pull least", "n s c priors rounds sinkhorn_rounds"
 )
 
 
@@ -39,19 +39,20 @@ def refusal(points: Points, settings: Any) -> str | None:
     return cuda.available()
 
 
-def run(gram: Any, smoothing: Any, codes: Any, params: Any) -> Any:
+def run(smoothing: Any, given: Any, codes: Any, params: Any) -> Any:
     """Shares of the points in the classes (b, c, n), those of the support as given.
 
-    gram, smoothing (b, n, n): inner products, and the matrix that propagates shares; codes (b, s): the support's.
+    smoothing (b, n, n) propagates shares; given are the loop's ``Rounds``; codes (b, s) are the support's.
     """
     import torch
 
-    b = gram.shape[0]
-    gram, smoothing, codes = gram.contiguous(), smoothing.contiguous(), codes.to(torch.int64).contiguous()
-    shares = torch.empty((b, params.c, params.n), dtype=gram.dtype, device=gram.device)
+    gram, start, bias, concentrations, weights = (array.contiguous() for array in given)
+    smoothing, codes = smoothing.contiguous(), codes.to(torch.int64).contiguous()
+    shares = start.clone()
+    arrays = (gram, smoothing, codes, bias, concentrations, weights, shares)
     with torch.cuda.device(gram.device):
         kernel = _kernel(gram.device, params.n, params.c, gram.dtype.itemsize)
-        kernel.launch(b, (gram, smoothing, codes, shares), params)
+        kernel.launch(gram.shape[0], arrays, params)
     return shares
 
 

@@ -16,13 +16,15 @@ __device__ real exponential(real x) { return expf(x); }
 #endif
 
 struct Params {
-    double temperature, prior, equal_weight, unequal_weight, unequal, least;
-    int n, s, c, rounds, sinkhorn_rounds;
+    double temperature, share_weight, mean_prior, pull, least;
+    int n, s, c, priors, rounds, sinkhorn_rounds;
 };
 
 // What a task has in shared memory
 struct Task {
     const real *gram, *smoothing;  // (n, n), perhaps not there but where they came from
+    const real* bias;              // (c, n), where it came from: added to logits
+    const real *priors, *weights;  // concentrations of the shares' prior, and what each counts
     real *shares, *found;          // (c, n): shares of points in classes; products of them with a matrix
     real* partial;                 // (c, PARTS)
     real *shots, *mass;            // c each: labelled points, and shares of the others
@@ -113,15 +115,16 @@ __device__ void smooth(const Task& t, const Params& p) {
     }
 }
 
-// What logarithms of shares are multiplied by: between the two weights, by how unequal the classes' masses are
-__device__ real share_weight(const real* mass, const Params& p) {
-    real mean = 0, unequal = 0;
-    for (int q = 0; q < p.c; q++) mean += mass[q];
-    mean = at_least(mean / p.c, (real)p.least);
-    for (int q = 0; q < p.c; q++) unequal += (mass[q] / mean - 1) * (mass[q] / mean - 1);
-    unequal = unequal / p.c / (real)p.unequal;
-    const real equal_weight = (real)p.equal_weight, unequal_weight = (real)p.unequal_weight;
-    return equal_weight + (unequal_weight - equal_weight) * (unequal > 1 ? 1 : unequal);
+// What a class's mass adds to its logits: the expected logarithm of its share, and the pull to its expected mass
+__device__ real log_share(const Task& t, double mass, const Params& p) {
+    const double rest = p.n - p.s;
+    double logarithm = 0, expected = 0;
+    for (int a = 0; a < p.priors; a++) {
+        const double prior = t.priors[a], weight = t.weights[a];
+        logarithm += weight * digamma(mass + prior);
+        expected += weight * (mass + prior) * rest / (rest + p.c * prior);
+    }
+    return (real)(p.share_weight * logarithm + p.pull * log((expected + 1) / (mass + 1)));
 }
 
 // New shares of the points that are not labelled, by their distances from the class means under the present ones
@@ -132,16 +135,16 @@ __device__ void assign(const Task& t, const Params& p) {
     multiply(t, t.gram, 0, p);
     sum_points(t, t.square, 0, n, c, [&](int q, int i) { return t.shares[q * n + i] * t.found[q * n + i]; });
     for (int q = threadIdx.x; q < c; q += blockDim.x) {
-        t.count[q] = t.shots[q] + t.mass[q];
+        t.count[q] = t.shots[q] + t.mass[q] + (real)p.mean_prior;
         t.square[q] = t.square[q] / t.count[q] / t.count[q];
-        t.extra[q] = p.sinkhorn_rounds ? 0 : share_weight(t.mass, p) * (real)digamma((real)p.prior + t.mass[q]);
+        t.extra[q] = p.sinkhorn_rounds ? 0 : log_share(t, t.mass[q], p);
     }
     __syncthreads();
     for (int i = s + threadIdx.x; i < n; i += blockDim.x) {
         real top = 0, total = 0;
         for (int q = 0; q < c; q++) {
             const real distance = t.gram[i * n + i] - 2 * (t.found[q * n + i] / t.count[q]) + t.square[q];
-            const real logit = t.extra[q] - temperature * distance;
+            const real logit = t.bias[q * n + i] + t.extra[q] - temperature * distance;
             t.shares[q * n + i] = logit;
             top = q == 0 || logit > top ? logit : top;
         }
@@ -156,7 +159,8 @@ __device__ void assign(const Task& t, const Params& p) {
 }
 
 extern "C" __global__ void __launch_bounds__(512)
-a2lp_em(const real* all_gram, const real* all_smoothing, const long long* all_codes, real* all_shares, const Params p) {
+a2lp_em(const real* all_gram, const real* all_smoothing, const long long* all_codes, const real* all_bias,
+        const real* priors, const real* all_weights, real* all_shares, const Params p) {
     extern __shared__ double memory[];
     const int n = p.n, s = p.s, c = p.c;
     const long long task = blockIdx.x;
@@ -164,6 +168,9 @@ a2lp_em(const real* all_gram, const real* all_smoothing, const long long* all_co
     Task t;
     t.gram = all_gram + task * n * n;
     t.smoothing = all_smoothing + task * n * n;
+    t.bias = all_bias + task * c * n;
+    t.priors = priors;
+    t.weights = all_weights + task * p.priors;
     t.shares = (real*)memory;
     t.found = t.shares + c * n;
     t.partial = t.found + c * n;
@@ -181,7 +188,10 @@ a2lp_em(const real* all_gram, const real* all_smoothing, const long long* all_co
     for (int e = threadIdx.x; e < c * n; e += blockDim.x) t.shares[e] = e % n < s && codes[e % n] == e / n;
     __syncthreads();
     sum_points(t, t.shots, 0, s, c, [&](int q, int i) { return t.shares[q * n + i]; });
-    smooth(t, p);
+    if (p.rounds == 0) smooth(t, p);  // label propagation
+    for (int e = threadIdx.x; e < c * n; e += blockDim.x)
+        if (p.rounds > 0 && e % n >= s) t.shares[e] = all_shares[task * c * n + e];
+    __syncthreads();
     for (int round = 0; round < p.rounds; round++) {
         assign(t, p);
         smooth(t, p);

@@ -1,13 +1,14 @@
 """Expectation-maximisation on the graph of one task as compiled code, with the task in a core's cache.
 
-The graph is that of label propagation, factored once; a round is one product with the inner products and one
-substitution with the factor, for all classes at once. Rows of matrices are padded with zeros.
+The graph is that of label propagation, factored once for all runs; a round is one product with the inner products and
+one substitution with the factor, for all classes at once. Rows of matrices are padded with zeros.
 
 Sizes: s labelled of n points, c classes; ``*p`` are padded sizes.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,11 @@ from a2lp.kernels.compiler import compiled, fast_part
 from a2lp.kernels.elementary import digamma, exp
 from a2lp.kernels.graph import normalised_system, powers
 from a2lp.kernels.linear import backward, factor, forward, matmul
-from a2lp.kernels.simd import ALIGN, ROWS, allocate, as_integers, round_up
+from a2lp.kernels.simd import ALIGN, ROWS, aligned, allocate, as_integers, round_up
 
 # indices into the vector of parameters
-GAMMA, ALPHA, TEMPERATURE, PRIOR, EQUAL_WEIGHT, UNEQUAL_WEIGHT, UNEQUAL, LEAST, SLACK = range(9)
+GAMMA, ALPHA, SLACK = range(3)  # of graphs
+TEMPERATURE, SHARE_WEIGHT, MEAN_PRIOR, PULL, LEAST = range(5)  # of rounds
 
 
 def make_workspace(n: int, c: int, k: int, dtype: Any) -> tuple[Any, ...]:
@@ -28,17 +30,23 @@ def make_workspace(n: int, c: int, k: int, dtype: Any) -> tuple[Any, ...]:
     np_, cp = round_up(max(nr, k), ALIGN), round_up(c, ALIGN)
     shapes = {
         "gram sim power": (nr, np_),
-        "U": (nr, np_),  # W, then the factor
         "scratch": (1, np_),  # results of powers and normalised_system that are not needed here
         "X weights cross": (nr, cp),  # shares, as weights in the class means, inner products of points and means
         "kth": (1, np_),  # each row's k-th largest similarity
-        "vectors": (5, np_),
+        "vectors": (4, np_),
         "by_class": (3, cp),
     }
     work = allocate(dtype, shapes)
     work |= {"bits": as_integers(work["sim"]), "kth_bits": as_integers(work["kth"])}
     work |= {name: tuple(work[name]) for name in ("vectors", "by_class")}
     return *work.values(), np.arange(n)
+
+
+def make_factors(b: int, n: int, k: int, dtype: Any) -> tuple[Any, Any]:
+    """Memory for the factored graphs of b tasks of n points with k neighbours."""
+    nr = round_up(n, ROWS)
+    np_ = round_up(max(nr, k), ALIGN)
+    return aligned((b * nr, np_), dtype).reshape(b, nr, np_), aligned((b, np_), dtype)
 
 
 @fast_part
@@ -77,12 +85,12 @@ def _balance(X, s, n, c, rounds, mass, least):
 
 
 @fast_part
-def _assign(X, cross, squares, s, n, c, temperature, extra):
-    """Softmax over the classes of ``extra`` minus temperature times the squared distance, without |x|^2."""
+def _assign(X, cross, squares, s, n, c, temperature, extra, bias):
+    """Softmax over the classes of what is added minus temperature times the squared distance, without |x|^2."""
     for i in range(s, n):
         top = X.dtype.type(-np.inf)
         for q in range(c):
-            X[i, q] = temperature * (2 * cross[i, q] - squares[q]) + extra[q]
+            X[i, q] = temperature * (2 * cross[i, q] - squares[q]) + extra[q] + bias[q, i]
             top = max(top, X[i, q])
         total = X.dtype.type(0)
         for q in range(c):
@@ -94,18 +102,23 @@ def _assign(X, cross, squares, s, n, c, temperature, extra):
 
 
 @fast_part
-def _share_weight(mass, c, floats):
-    """The weight of the logarithms of the shares, by how unequal the classes' masses are."""
-    mean = mass.dtype.type(0)
+def _log_shares(X, s, n, c, concentrations, weights, floats, mass, extra):
+    """What the classes' masses add to the logits: expected logarithms of shares, and the pull to expected masses."""
     for q in range(c):
-        mean += mass[q]
-    mean = max(mean / mass.dtype.type(c), floats[LEAST])
-    unequal = mass.dtype.type(0)
+        mass[q] = 0
+    for i in range(s, n):
+        for q in range(c):
+            mass[q] += X[i, q]
+    rest = np.float64(n - s)
     for q in range(c):
-        off = mass[q] / mean - mass.dtype.type(1)
-        unequal += off * off
-    unequal = min(unequal / mass.dtype.type(c) / floats[UNEQUAL], mass.dtype.type(1))
-    return floats[EQUAL_WEIGHT] + (floats[UNEQUAL_WEIGHT] - floats[EQUAL_WEIGHT]) * unequal
+        found = np.float64(mass[q])
+        logarithm, expected = 0.0, 0.0
+        for a in range(len(concentrations)):
+            prior, weight = np.float64(concentrations[a]), np.float64(weights[a])
+            logarithm += weight * digamma(found + prior)
+            expected += weight * (found + prior) * rest / (rest + c * prior)
+        pull = math.log((expected + 1.0) / (found + 1.0))
+        extra[q] = np.float64(floats[SHARE_WEIGHT]) * logarithm + np.float64(floats[PULL]) * pull
 
 
 @fast_part
@@ -117,11 +130,11 @@ def _label(X, codes, cp):
 
 
 @fast_part
-def _graph(n, k, floats, gram, work):
+def _graph(n, k, floats, gram, U, work):
     """U = I - alpha S, S the normalised graph of the inner products."""
-    _, sim, power, U, scratch, _, _, _, kth, vectors, _, bits, kth_bits, order = work
+    _, sim, power, scratch, _, _, _, kth, vectors, _, bits, kth_bits, order = work
     nr, np_ = U.shape
-    threshold, degree, scale, _, count = vectors
+    threshold, degree, scale, count = vectors
     zero, one = U.dtype.type(0), U.dtype.type(1)
     first = np.int64(0)  # typed: numba compiles a function anew for each literal
     for i in range(n):
@@ -145,8 +158,11 @@ def _graph(n, k, floats, gram, work):
 
 
 @fast_part
-def _means(X, weights, cross, gram, n, c, counts, squares):
-    """Inner products of the points with the class means under shares X, and of the means with themselves."""
+def _means(X, weights, cross, gram, n, c, prior, counts, squares):
+    """Inner products of the points with the class means under shares X, and of the means with themselves.
+
+    ``prior`` points at the centre, which is the origin, are added to each class.
+    """
     for q in range(c):
         counts[q] = 0
         squares[q] = 0
@@ -155,47 +171,62 @@ def _means(X, weights, cross, gram, n, c, counts, squares):
             counts[q] += X[i, q]
     for i in range(n):
         for q in range(c):
-            weights[i, q] = X[i, q] / counts[q]
+            weights[i, q] = X[i, q] / (counts[q] + prior)
     matmul(gram, weights, n, cross)
     for i in range(n):
         for q in range(c):
             squares[q] += weights[i, q] * cross[i, q]
 
 
+@fast_part
+def _fill(gram, matrix, n):
+    """A task's inner products; the graph's thresholds need exactly the same number on both sides of the diagonal."""
+    for i in range(n):
+        for j in range(i + 1):
+            gram[i, j] = matrix[i, j]
+            gram[j, i] = matrix[i, j]
+
+
 @compiled()
-def solve_tasks(grams, codes, floats, k, rounds, sinkhorn_rounds, shares, work):
-    """All tasks, one after the other: grams (b, n, n), codes (b, s), shares (b, c, n) to be filled."""
-    gram, _, _, U, _, X, weights, cross, _, vectors, by_class, _, _, _ = work
+def factor_tasks(grams, floats, k, factors, inverses, work):
+    """The factored graphs of all tasks: grams (b, n, n); factors (b, nr, np) and inverses (b, np) to be filled."""
+    gram, n = work[0], grams.shape[1]
+    for task in range(len(grams)):
+        _fill(gram, grams[task], n)
+        _graph(n, k, floats, gram, factors[task], work)
+        factor(factors[task], inverses[task])
+
+
+@compiled()
+def solve_tasks(
+    grams, factors, inverses, codes, bias, concentrations, weights, floats, rounds, sinkhorn_rounds, shares, work
+):
+    """All tasks, one after the other: grams (b, n, n), codes (b, s); shares (b, c, n) are replaced.
+
+    ``bias`` (b, c, n) is added to the logits. No rounds are label propagation, whatever the shares were.
+    """
+    gram, _, _, _, X, means, cross, _, _, by_class, _, _, _ = work
     n, s, c = grams.shape[1], codes.shape[1], shares.shape[1]
     nr, cp = X.shape
     counts, extra, squares = by_class  # masses, what is added to logits, squared lengths of the means
-    inverse, least, none = vectors[3], floats[LEAST], np.int64(0)
+    least, none = floats[LEAST], np.int64(0)
     for task in range(len(grams)):
-        # the graph's thresholds, by row and by column, need exactly the same number on both sides
-        for i in range(n):
-            for j in range(i + 1):
-                gram[i, j] = grams[task, i, j]
-                gram[j, i] = grams[task, i, j]
-        _graph(n, k, floats, gram, work)
-        factor(U, inverse)
+        U, inverse = factors[task], inverses[task]
+        _fill(gram, grams[task], n)
         for i in range(nr):
             for q in range(cp):
                 X[i, q] = 0
         for q in range(c):
             extra[q] = 0
-        for step in range(rounds + 1):
-            if step > 0:
-                _means(X, weights, cross, gram, n, c, counts, squares)
+        for i in range(n if rounds > 0 else 0):
+            for q in range(c):
+                X[i, q] = shares[task, q, i]
+        for _ in range(max(rounds, 1)):
+            if rounds > 0:
+                _means(X, means, cross, gram, n, c, floats[MEAN_PRIOR], counts, squares)
                 if sinkhorn_rounds == 0:
-                    for q in range(c):
-                        counts[q] = 0
-                    for i in range(s, n):
-                        for q in range(c):
-                            counts[q] += X[i, q]
-                    weight = _share_weight(counts, c, floats)
-                    for q in range(c):
-                        extra[q] = weight * digamma(np.float64(floats[PRIOR] + counts[q]))
-                _assign(X, cross, squares, s, n, c, floats[TEMPERATURE], extra)
+                    _log_shares(X, s, n, c, concentrations, weights[task], floats, counts, extra)
+                _assign(X, cross, squares, s, n, c, floats[TEMPERATURE], extra, bias[task])
             _label(X, codes[task], cp)
             for i in range(n, nr):
                 for q in range(cp):

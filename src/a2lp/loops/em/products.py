@@ -1,4 +1,4 @@
-"""Inner products of a task's points, as expectation-maximisation takes them: rooted, centred, locally whitened."""
+"""Inner products of a task's points for expectation-maximisation: rooted, centred, whitened; regression on them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from a2lp.preprocess import rooted, unit_gram
 _MOSTLY_POSITIVE = 2 / 3
 _LOCAL_NEIGHBOURS = 12
 _LOCAL_RIDGE = 6.0  # in mean eigenvalues
+_SUPPORT_RIDGE = 0.2
 
 
-def inner_products(points: Points, root: bool, uniform: bool, local_whitening: bool) -> Array:
-    """Inner products of unit vectors (b, n, n)."""
-    x = points.vectors
-    xp = namespace(x)
+def inner_products(vectors: Array, root: bool, local_whitening: bool) -> Array:
+    """Inner products (b, n, n) of unit vectors."""
+    xp = namespace(vectors)
     if root:
-        x = _rooted(x)
-        gram = _centred(unit_gram(x @ xp.matrix_transpose(x)), _centre(points, uniform))
+        x = _rooted(vectors)
+        gram = unit_gram(x @ xp.matrix_transpose(x))
     else:
-        gram = x @ xp.matrix_transpose(x)
+        gram = vectors @ xp.matrix_transpose(vectors)
     return locally_whitened(gram) if local_whitening else gram
 
 
@@ -38,29 +38,22 @@ def _rooted(x: Array) -> Array:
     return rooted(xp.where(rectify[:, None, None], positive, x), "sign")
 
 
-def _centre(points: Points, uniform: bool) -> Array:
-    """Weights of the points (b, n) in their centre.
-
-    With a uniform marginal it is the mean. Otherwise the mean is near the classes with most queries, and the mean of
-    the support's class means is of few points: the centre is between them, nearer to the latter with more shots.
-    """
-    labels = points.all_labels  # (b, n, c)
-    xp, (_, n, c), s = namespace(labels), labels.shape, points.codes.shape[1]
-    equal = xp.full_like(labels[:, :, 0], 1.0 / n)
-    if uniform:
-        return equal
-    shots = xp.clip(xp.sum(labels, axis=1, keepdims=True), min=1.0)
-    trust = s / (s + c)
-    return trust * (xp.sum(labels / shots, axis=2) / c) + (1 - trust) * equal
-
-
-def _centred(gram: Array, weights: Array) -> Array:
+def centred(gram: Array, weights: Array) -> Array:
     """Inner products (b, n, n) of points minus their sum under weights (b, n), normalised."""
     xp = namespace(gram)
     inner = gram @ weights[:, :, None]  # (b, n, 1)
     square = xp.sum(weights[:, :, None] * inner, axis=1, keepdims=True)
     # equal points have no direction after centring, only rounding
     return unit_gram(gram - inner - xp.matrix_transpose(inner) + square, 32)
+
+
+def ridge_scores(gram: Array, points: Points) -> Array:
+    """Kernel ridge regression of the support's labels (b, c, n): high for a class where points are near its shots."""
+    xp, s = namespace(gram), points.codes.shape[1]
+    targets = points.labels - 1.0 / points.n_classes  # (b, s, c)
+    eye = xp.eye(s, dtype=gram.dtype, device=device(gram))
+    weights = xp.linalg.solve(gram[:, :s, :s] + _SUPPORT_RIDGE * eye, targets)
+    return xp.matrix_transpose(gram[:, :, :s] @ weights)
 
 
 def locally_whitened(gram: Array) -> Array:
