@@ -44,6 +44,13 @@ class Comparison:
         The method that differences are also taken to.
     report : Path or None
         The HTML report, if one was written.
+
+    Examples
+    --------
+    >>> import a2lp
+    >>> found = a2lp.bench.compare("digits", ["prototypical", "lp"], n_shot=5, n_tasks=20)
+    >>> "| lp |" in str(found)
+    True
     """
 
     cells: list[Cell]
@@ -125,6 +132,13 @@ def compare(
         for the tasks, one for each list of tasks if there are several.
     progress : callable, optional
         Called as ``progress(cell, n_done)``.
+
+    Examples
+    --------
+    >>> import a2lp
+    >>> found = a2lp.bench.compare("digits", ["prototypical", "lp"], n_shot=5, n_tasks=20)
+    >>> [len(record.accuracies) for record in found.records]
+    [20, 20]
     """
     names = list(registered()) if methods == ALL else _listed("methods", methods)
     samplers, preprocessings, params = _listed("sampler", sampler), _listed("preprocess", preprocess), params or {}

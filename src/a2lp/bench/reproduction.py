@@ -46,6 +46,15 @@ def reproduce(
         Tasks per cell.
     progress : callable, optional
         Called as ``progress(cell, n_done)``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import a2lp
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = a2lp.bench.reproduce(out=folder, n_tasks=2)  # 1000 tasks for figures that mean something
+    >>> type(found).__name__
+    'PaperRecords'
     """
     found = _find_features([Path(folder) for folder in data])
     store = RecordStore(out, ("tables.md", "tables.tex", "reproduction.html"))

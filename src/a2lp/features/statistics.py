@@ -47,6 +47,13 @@ class BaseStatistics:
         The scatter within a class of the centred vectors at unit length: each class's sum of squared deviations divided
         by its Frobenius norm, the mean of these over the classes, times the mean norm (Hu et al. 2023), so that no
         class counts for more because it is wide or large.
+
+    Examples
+    --------
+    >>> import a2lp
+    >>> digits = a2lp.load("digits")
+    >>> a2lp.BaseStatistics.of(digits.features, digits.labels)
+    BaseStatistics(10 classes, 64 dimensions, 1797 vectors)
     """
 
     mean: NDArray

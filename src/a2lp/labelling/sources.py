@@ -93,6 +93,12 @@ class Embedding:
     normalise : str or None
         ``imagenet``, ``clip``, ``half``, ``none``, or ``R,G,B/R,G,B``: how pixels are normalised; None for the
         network's own.
+
+    Examples
+    --------
+    >>> from a2lp.labelling import Embedding
+    >>> Embedding(view="224/224", flip=False).backbone
+    'efficientnet_lite0'
     """
 
     backbone: str = "efficientnet_lite0"

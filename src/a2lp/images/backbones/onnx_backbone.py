@@ -96,7 +96,8 @@ class OnnxRunner(Runner):
                 f"backbone {of.name!r} cannot take images of {of.view.output} x {of.view.output} pixels "
                 f"({_first_line(error)}). Give the view that it was made for, on the command line --view RESIZE/CROP."
             ) from error
-        y = y.mean(axis=(2, 3), dtype=np.float32) if y.ndim == 4 else y.astype(np.float32, copy=False)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused later
+            y = y.mean(axis=(2, 3), dtype=np.float32) if y.ndim == 4 else y.astype(np.float32, copy=False)
         if y.shape != (len(pixels), of.dim):
             raise InputError(
                 f"backbone {of.name!r} gave {y.shape} numbers for {len(pixels)} images; expected {of.dim} for each. "
