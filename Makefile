@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: bench test lint docs speed studies tables package lowest clean
+.PHONY: bench test lint docs speed studies tables package lowest soak clean
 
 # The paper's comparison on real features: 1- and 5-shot, four methods, 1000 tasks each.
 bench: .venv/.slim
@@ -48,6 +48,11 @@ package:
 # The tests with the oldest versions of every dependency.
 lowest:
 	PYTHON=$(PYTHON) bash .ci/test_lowest
+
+# Random faults for an hour: damaged files, degenerate tasks, kills, long sessions; what failed is in soak-failures/.
+MINUTES ?= 60
+soak: .venv/.full
+	$(BIN)/python benchmarks/soak.py --minutes $(MINUTES) --record
 
 clean:
 	rm -rf .venv .venv-lowest site build dist

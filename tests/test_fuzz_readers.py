@@ -36,8 +36,8 @@ SECONDS = 15  # for one case; on a busy machine, importing a library may take so
 MEGABYTES = 1500  # above the corpus
 NOT_READ = ("recipe.json", "weights.safetensors", "trained.safetensors")  # files that are only written or looked for
 
-pytest.importorskip("torch")
-pytest.importorskip("PIL")
+for package in ("torch", "PIL", "onnx", "onnxruntime"):
+    pytest.importorskip(package)
 
 
 def test_every_reader_reads_or_refuses(tmp_path: Path) -> None:
@@ -310,6 +310,33 @@ def backbone_weights(name: str) -> Kind:
     return Kind(make, read)
 
 
+def onnx_network() -> Kind:
+    """A convolution of 3 to 2 channels, as a backbone."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    from a2lp.images.backbones import create
+
+    def make(folder: Path) -> None:
+        weight = np.random.default_rng(0).normal(size=(2, 3, 3, 3)).astype(np.float32)
+        graph = helper.make_graph(
+            [helper.make_node("Conv", ["x", "w"], ["y"]), helper.make_node("Relu", ["y"], ["z"])],
+            "small",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, 8, 8])],
+            [helper.make_tensor_value_info("z", TensorProto.FLOAT, ["n", 2, 6, 6])],
+            [numpy_helper.from_array(weight, "w")],
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        helper.set_model_props(model, {"a2lp.mean": "[0.5, 0.5, 0.5]", "a2lp.std": "[1, 1, 1]"})
+        onnx.save(model, folder / "net.onnx")
+
+    def read(folder: Path) -> object:
+        network = create(f"onnx:{folder / 'net.onnx'}")
+        return network.on("cpu").forward(np.zeros((1, network.view.output, network.view.output, 3), dtype=np.uint8))
+
+    return Kind(make, read)
+
+
 def base_features() -> Any:
     from a2lp.features import FeatureSet
 
@@ -398,6 +425,7 @@ def kinds() -> dict[str, Kind]:
         "training record": training_record(),
         "training checkpoint": training_checkpoint(),
         **{f"weights {name}": backbone_weights(name) for name in ("w.safetensors", "w.pth", "legacy.pth")},
+        "ONNX network": onnx_network(),
         "head sib": head("sib"),
         "head tpn_learned": head("tpn_learned"),
         "head checkpoint sib": head_checkpoint("sib"),

@@ -29,7 +29,17 @@ from typing import Any
 
 
 class A2LPError(Exception):
-    """Root of everything that this library raises on purpose."""
+    """Root of everything that this library raises on purpose.
+
+    Examples
+    --------
+    >>> import a2lp
+    >>> try:
+    ...     a2lp.create("a2lpp")
+    ... except a2lp.A2LPError as error:
+    ...     print(str(error)[:43])
+    unknown method 'a2lpp'. Did you mean 'a2lp'
+    """
 
     def __reduce__(self) -> tuple[Any, ...]:
         # an exception is pickled as its class and its message, which some of the classes below do not take
@@ -112,6 +122,12 @@ def install_command(extra: str) -> str:
     """The command that adds an extra to this installation: from where a2lp itself came.
 
     That is the checkout it runs from, the folder, file or repository it was installed from, or the package index.
+
+    Examples
+    --------
+    >>> from a2lp.errors import install_command
+    >>> install_command("images").endswith("[images]'")
+    True
     """
     checkout = Path(__file__).resolve().parents[2]
     if (checkout / "pyproject.toml").is_file():
@@ -139,4 +155,11 @@ def _origin(extra: str) -> str:
 
 
 class A2LPWarning(UserWarning):
-    """Something was adjusted, and the message says what."""
+    """Something was adjusted, and the message says what.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import a2lp
+    >>> warnings.simplefilter("ignore", a2lp.A2LPWarning)  # or "error", to stop at the first
+    """

@@ -17,7 +17,15 @@ DEGREE_OFFSET = 1e-12  # an isolated point then has a row of zeros, not NaN
 
 
 def similarities(points: Array) -> Array:
-    """Non-negative similarities [v_i . v_j]_+ (b, n, n), with a diagonal of -1: a point is not its own neighbour."""
+    """Non-negative similarities [v_i . v_j]_+ (b, n, n), with a diagonal of -1: a point is not its own neighbour.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from a2lp.graph import similarities
+    >>> similarities(np.array([[[1.0, 0.0], [0.6, 0.8]]])).tolist()
+    [[[-1.0, 0.6], [0.6, -1.0]]]
+    """
     return gram_similarities(points @ namespace(points).matrix_transpose(points))
 
 
@@ -38,6 +46,13 @@ def neighbours(sim: Array, k: int, threshold: Array | None = None) -> Array:
         At most n - 1.
     threshold : array (b, n, 1), optional
         The k-th largest similarity of each row, if it is known.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from a2lp.graph import neighbours
+    >>> neighbours(np.array([[[-1.0, 0.6, 0.2], [0.6, -1.0, 0.1], [0.2, 0.1, -1.0]]]), 1).astype(int).tolist()
+    [[[0, 1, 0], [1, 0, 0], [1, 0, 0]]]
     """
     xp = namespace(sim)
     if threshold is None:
@@ -67,7 +82,15 @@ def share(chosen: Array, dtype: object) -> Array:
 
 
 def affinity(points: Array, n_neighbors: int, gamma: float) -> Array:
-    """W = (A + A') / 2 of eq. 1, shape (b, n, n)."""
+    """W = (A + A') / 2 of eq. 1, shape (b, n, n).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from a2lp.graph import affinity
+    >>> affinity(np.array([[[1.0, 0.0], [0.6, 0.8]]]), n_neighbors=1, gamma=1).tolist()
+    [[[0.0, 0.6], [0.6, 0.0]]]
+    """
     return gram_affinity(points @ namespace(points).matrix_transpose(points), n_neighbors, gamma)
 
 
@@ -78,12 +101,28 @@ def gram_affinity(gram: Array, n_neighbors: int, gamma: float) -> Array:
 
 
 def degrees(weights: Array) -> Array:
-    """Row sums of W plus a small offset (b, n)."""
+    """Row sums of W plus a small offset (b, n).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from a2lp.graph import degrees
+    >>> degrees(np.array([[[0.0, 0.6], [0.6, 0.0]]])).round(6).tolist()
+    [[0.6, 0.6]]
+    """
     return namespace(weights).sum(weights, axis=-1) + DEGREE_OFFSET
 
 
 def normalise(weights: Array, offset: float = DEGREE_OFFSET) -> Array:
-    """D^-1/2 W D^-1/2 (eq. 2), with ``offset`` added to the degrees."""
+    """D^-1/2 W D^-1/2 (eq. 2), with ``offset`` added to the degrees.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from a2lp.graph import normalise
+    >>> normalise(np.array([[[0.0, 0.6], [0.6, 0.0]]])).round(6).tolist()
+    [[[0.0, 1.0], [1.0, 0.0]]]
+    """
     xp = namespace(weights)
     scale = 1.0 / xp.sqrt(xp.sum(weights, axis=-1) + offset)
     return scale[..., :, None] * weights * scale[..., None, :]

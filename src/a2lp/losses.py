@@ -75,7 +75,14 @@ def make_terms(given: Any) -> Terms:
 
 
 class LossValue(NamedTuple):
-    """A loss for each task (b,), and its gradient by the rows of Z of the anchors (b, s, c) and others (b, m, c)."""
+    """A loss for each task (b,), and its gradient by the rows of Z of the anchors (b, s, c) and others (b, m, c).
+
+    Examples
+    --------
+    >>> from a2lp.losses import LossValue
+    >>> LossValue._fields
+    ('value', 'd_anchors', 'd_rest')
+    """
 
     value: Array
     d_anchors: Array
@@ -87,6 +94,15 @@ def cross_entropy(anchors: Array, labels: Array, *, tau: float, scale: float) ->
 
     At tau = 15 the probability of the true class is rounded to 1, and the gradient is the remainder 1 - p_y. It is
     therefore a sum of its small parts, never a difference.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from a2lp.losses import cross_entropy
+    >>> z = np.zeros((1, 1, 2))  # one anchor, two classes, equally likely
+    >>> found = cross_entropy(z, z[:, :0], np.array([[[1.0, 0.0]]]), tau=1, scale=1)
+    >>> found.value.round(4).tolist(), found.d_anchors.tolist()
+    ([0.6931], [[[-0.5, 0.5]]])
     """
     xp = namespace(anchors)
     z_true = xp.sum(labels * anchors, axis=-1, keepdims=True)
@@ -107,6 +123,14 @@ def cross_entropy_official(anchors: Array, labels: Array, *, tau: float, scale: 
     At tau = 15 the remainder 1 - p_y is a few units in the last place of p_y, so the order of the softmax's sum
     and whether the subtraction is fused decide the gradient, and through Adam the labels. ``rounding="cuda"`` is
     that of PyTorch on a GPU, where the published numbers came from; ``"cpu"`` that on a CPU.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from a2lp.losses import cross_entropy_official
+    >>> z = np.zeros((1, 1, 2))
+    >>> cross_entropy_official(z, z[:, :0], np.array([[[1.0, 0.0]]]), tau=1, scale=1).value.round(4).tolist()
+    [0.6931]
     """
     xp = namespace(anchors)
     y = xp.astype(labels, xp.float32)

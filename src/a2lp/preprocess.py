@@ -29,6 +29,13 @@ def preprocess(name: str, points: Array, base: Any = None, *, overwrite: bool = 
         Statistics of the base classes; ``cl2n`` and ``whiten`` need them, the others ignore them.
     overwrite : bool
         Whether a NumPy array of points may be changed in place, which saves a copy.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from a2lp.preprocess import preprocess
+    >>> preprocess("l2", np.array([[[3.0, 4.0]]])).tolist()
+    [[[0.6, 0.8]]]
     """
     if name == "l2":
         return l2(points, overwrite=overwrite)
@@ -60,7 +67,15 @@ def preprocess_names(name: str, prototypes: Array, points: Array, base: Any = No
 
 
 def l2(points: Array, *, overwrite: bool = False) -> Array:
-    """Each vector divided by its Euclidean norm; a zero vector stays zero. ``overwrite`` as in ``preprocess``."""
+    """Each vector divided by its Euclidean norm; a zero vector stays zero. ``overwrite`` as in ``preprocess``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from a2lp.preprocess import l2
+    >>> l2(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
+    [[0.6, 0.8], [0.0, 0.0]]
+    """
     xp = namespace(points)
     with np.errstate(over="ignore"):
         squares = xp.vecdot(points, points)
@@ -101,6 +116,13 @@ def plc(points: Array, centre: Array | None = None) -> Array:
     points : array (..., n, d)
     centre : array (d,) or (..., 1, d), optional
         What to subtract instead of the points' own mean, for points that are added later.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from a2lp.preprocess import plc
+    >>> plc(np.array([[1.0, 0.0], [0.0, 1.0]])).round(2).tolist()
+    [[0.71, -0.71], [-0.71, 0.71]]
     """
     unit = power_l2(points)
     xp = namespace(points)
@@ -165,7 +187,15 @@ def unit_gram(gram: Array, roundings: int = 0) -> Array:
 
 
 def whiten(points: Array, mean: Array, matrix: Array) -> Array:
-    """Centring on the base classes' mean, whitening by their scatter within classes, then L2."""
+    """Centring on the base classes' mean, whitening by their scatter within classes, then L2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from a2lp.preprocess import whiten
+    >>> whiten(np.array([[[4.0, 5.0]]]), np.array([1.0, 1.0]), np.eye(2)).tolist()
+    [[[0.6, 0.8]]]
+    """
     if not is_numpy(namespace(points)):
         return l2((points - mean) @ matrix)
     # one product on all cores, with each distinct vector once

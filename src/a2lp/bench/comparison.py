@@ -45,6 +45,13 @@ class Comparison:
         The method that differences are also taken to.
     report : Path or None
         The HTML report, if one was written.
+
+    Examples
+    --------
+    >>> import a2lp
+    >>> found = a2lp.bench.compare("digits", ["prototypical", "lp"], n_shot=5, n_tasks=20)
+    >>> "| lp |" in str(found)
+    True
     """
 
     cells: list[Cell]
@@ -129,6 +136,13 @@ def compare(
         Called as ``progress(cell, n_done)``; a cluster has its own.
     cluster : Cluster, optional
         Runs all cells at once, on the workers of an ``a2lp.scale.Cluster``.
+
+    Examples
+    --------
+    >>> import a2lp
+    >>> found = a2lp.bench.compare("digits", ["prototypical", "lp"], n_shot=5, n_tasks=20)
+    >>> [len(record.accuracies) for record in found.records]
+    [20, 20]
     """
     names = list(registered()) if methods == ALL else _listed("methods", methods)
     samplers, preprocessings, params = _listed("sampler", sampler), _listed("preprocess", preprocess), params or {}

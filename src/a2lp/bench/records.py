@@ -49,6 +49,13 @@ class Record:
         The limit in seconds, if it stopped the cell.
     failed : str or None
         The error, if the method raised one; such a record has no accuracies and is never stored.
+
+    Examples
+    --------
+    >>> import a2lp
+    >>> record = a2lp.bench.compare("digits", ["lp"], n_shot=5, n_tasks=20).records[0]
+    >>> record.config["method"], len(record.accuracies)
+    ('lp', 20)
     """
 
     key: str

@@ -50,6 +50,15 @@ def reproduce(
         Called as ``progress(cell, n_done)``; a cluster has its own.
     cluster : Cluster, optional
         Runs all cells at once, on the workers of an ``a2lp.scale.Cluster``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import a2lp
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = a2lp.bench.reproduce(out=folder, n_tasks=2)  # 1000 tasks for figures that mean something
+    >>> type(found).__name__
+    'PaperRecords'
     """
     found = _find_features([Path(folder) for folder in data])
     store = RecordStore(out, ("tables.md", "tables.tex", "reproduction.html"))

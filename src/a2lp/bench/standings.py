@@ -37,6 +37,13 @@ class Standing(NamedTuple):
         Of that difference, after Holm's correction for all pairs of rivals.
     rank : float
         Mean rank among its rivals over tasks; NaN where it did not do all tasks.
+
+    Examples
+    --------
+    >>> import a2lp
+    >>> found = a2lp.bench.compare("digits", ["prototypical", "lp"], n_shot=5, n_tasks=20)
+    >>> sum(standing.rank for standing in found.standings)
+    3.0
     """
 
     column: Column

@@ -113,6 +113,13 @@ def sweep(
         A folder for records and ``sweep.md``.
 
     Other parameters are as for ``compare``.
+
+    Examples
+    --------
+    >>> import a2lp
+    >>> found = a2lp.bench.sweep("lp", {"alpha": [0.5, 0.8]}, "digits", classes="all", n_shot=[1], n_tasks=20)
+    >>> "alpha" in str(found)
+    True
     """
     params = params or {}
     for name in params:

@@ -27,6 +27,13 @@ class Points(NamedTuple):
     n_classes, n_query : int
     prototypes : array (b, c, d) or None
         Preprocessed vectors of the classes' names, for methods that use them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from a2lp.engines.contract import Points
+    >>> Points(np.eye(4)[None], np.array([[0, 1]]), 2, 2).vectors.shape
+    (1, 4, 4)
     """
 
     vectors: Array
@@ -119,7 +126,14 @@ class AdamSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(GraphSettings, AdamSettings):
-    """The constants of a run of LP (``steps=0``) or A2LP; ``methods.propagation.A2LP`` documents them."""
+    """The constants of a run of LP (``steps=0``) or A2LP; ``methods.propagation.A2LP`` documents them.
+
+    Examples
+    --------
+    >>> from a2lp.engines.contract import Settings
+    >>> Settings(steps=0).alpha
+    0.8
+    """
 
     steps: int = whole(1000, 0, "0 is plain label propagation.")
     loss: Terms | Any = CROSS_ENTROPY
@@ -164,7 +178,28 @@ class Settings(GraphSettings, AdamSettings):
 class Result(NamedTuple):
     """The result of an engine of LP and A2LP.
 
-    ``z`` (b, s + m, c) are the manifold similarities (eq. 5) of all points; the others are those of ``Prediction``.
+    Attributes
+    ----------
+    z : array (b, s + m, c)
+        Manifold similarities (eq. 5) of all points.
+    anchors : array (b, s, d)
+        The anchors that ``z`` was computed from.
+    losses : array (b, steps)
+        The loss before each step; a task that has stopped repeats its last value.
+    steps : array (b,)
+        Steps that each task took.
+    converged : array (b,)
+        Whether a tolerance stopped it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from a2lp.engines import select
+    >>> from a2lp.engines.contract import Points, Settings
+    >>> points = Points(np.eye(3)[None] + 0.1, np.array([[0, 1]]), 2, 1)
+    >>> ran = select.run(select.PROPAGATION, "reference", points, Settings(steps=0, n_neighbors=2))
+    >>> ran.result.z.shape, ran.engine
+    ((1, 3, 2), 'reference')
     """
 
     z: Array
@@ -189,6 +224,15 @@ class Step(NamedTuple):
         The loss, for loops that evaluate it.
     z : array (b, n, c)
         Scores of all points of the task, or of the support only where the loss is of the support.
+
+    Examples
+    --------
+    >>> import a2lp
+    >>> batch = a2lp.TaskBatch([[[1.0, 0.1], [0.1, 1.0]]], [[7, 3]], [[[0.9, 0.3], [0.2, 0.8]]])
+    >>> numbers = []
+    >>> answer = a2lp.create("a2lp", steps=3, n_neighbors=2).predict(batch, lambda step: numbers.append(step.number))
+    >>> numbers
+    [0, 1, 2]
     """
 
     number: int
@@ -216,6 +260,12 @@ class Engine(NamedTuple):
         ``refusal(points, settings)``: why it cannot run here, or None.
     shows_steps : bool
         Whether it can call back before each step.
+
+    Examples
+    --------
+    >>> from a2lp.engines import select
+    >>> [engine.name for engine in select.PROPAGATION.engines]
+    ['fused_cpu', 'fused_cuda', 'batched', 'reference']
     """
 
     name: str

@@ -54,6 +54,13 @@ class TransductiveClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: igno
         Steps taken: 1 for a closed form, 0 if all points are labelled.
     X_ : array (n, d)
         The fitted points.
+
+    Examples
+    --------
+    >>> from a2lp import PrototypicalClassifier
+    >>> from a2lp.estimators.base import TransductiveClassifier
+    >>> issubclass(PrototypicalClassifier, TransductiveClassifier)
+    True
     """
 
     _method: str  # its name in the table of methods

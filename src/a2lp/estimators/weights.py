@@ -91,6 +91,16 @@ class ImprintingClassifier(_WeightClassifier):
     ----------
     classes_, transduction_, label_distributions_, reached_, anchors_, n_iter_, X_
         See ``TransductiveClassifier``; ``anchors_`` are the class weights (c, d), and every point is reached.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from a2lp import ImprintingClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> some = y.copy()
+    >>> some[100:] = -1
+    >>> bool((ImprintingClassifier(steps=50).fit(X, some).transduction_ == y)[100:].mean() > 0.6)
+    True
     """
 
     _method = "imprinting"

@@ -15,7 +15,14 @@ BUNDLED = {
 
 
 def bundled() -> dict[str, str]:
-    """The names of the bundled sets, each with one line about it."""
+    """The names of the bundled sets, each with one line about it.
+
+    Examples
+    --------
+    >>> from a2lp.features.bundled import bundled
+    >>> sorted(bundled())
+    ['cifar_fs', 'cub', 'digits']
+    """
     return dict(BUNDLED)
 
 

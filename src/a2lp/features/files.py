@@ -64,6 +64,12 @@ def load(source: str | Path) -> FeatureSet:
     -------
     FeatureSet
         Named like the bundled set, or like the file without its extension.
+
+    Examples
+    --------
+    >>> import a2lp
+    >>> a2lp.load("cub")
+    FeatureSet('cub': 2953 x 640 float16, 50 classes)
     """
     if isinstance(source, str) and source in BUNDLED:
         return load_bundled(source)
@@ -89,6 +95,16 @@ def save(features: FeatureSet, path: str | Path, force: bool = False) -> None:
         .npz, .npy (with .csv, .about.json and .text.npy beside it), .safetensors or .parquet.
     force : bool
         Whether existing files are replaced.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from a2lp.features import FeatureSet, load, save
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(FeatureSet(np.eye(3), [0, 1, 1], ["auk", "wren"]), f"{folder}/mine.npz")
+    ...     load(f"{folder}/mine.npz").classes
+    ('auk', 'wren')
     """
     path = Path(path)
     kind = FORMATS.get(path.suffix.lower())

@@ -29,15 +29,35 @@ _EXPECTED = "base statistics (.npz; `a2lp embed` writes them beside the features
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BaseStatistics:
-    """Statistics of N labelled vectors of d dimensions in c classes."""
+    """Statistics of N labelled vectors of d dimensions in c classes.
 
-    mean: NDArray  # (d,)
-    class_means: NDArray  # (c, d) in the order of the labels; classes without vectors have no row
-    within_cov: NDArray  # (d, d) pooled over classes: squares of deviations from the class means, divided by N - c
-    count: int | None = None  # N
-    # (d, d) The scatter within a class of the centred vectors at unit length: each class's sum of squared deviations
-    # divided by its Frobenius norm, the mean of these over the classes, times the mean norm (Hu et al. 2023), so that
-    # no class counts for more because it is wide or large.
+    Parameters
+    ----------
+    mean : array (d,)
+        Of all vectors.
+    class_means : array (c, d)
+        One row for each class that has vectors, in the order of its label.
+    within_cov : array (d, d)
+        The pooled covariance within classes: squares of deviations from the class means, divided by N - c.
+    count : int, optional
+        N, the number of vectors.
+    sphere_cov : array (d, d), optional
+        The scatter within a class of the centred vectors at unit length: each class's sum of squared deviations divided
+        by its Frobenius norm, the mean of these over the classes, times the mean norm (Hu et al. 2023), so that no
+        class counts for more because it is wide or large.
+
+    Examples
+    --------
+    >>> import a2lp
+    >>> digits = a2lp.load("digits")
+    >>> a2lp.BaseStatistics.of(digits.features, digits.labels)
+    BaseStatistics(10 classes, 64 dimensions, 1797 vectors)
+    """
+
+    mean: NDArray
+    class_means: NDArray
+    within_cov: NDArray
+    count: int | None = None
     sphere_cov: NDArray | None = None
 
     def __post_init__(self) -> None:

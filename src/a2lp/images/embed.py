@@ -81,6 +81,18 @@ def embed_images(
     -------
     FeatureSet
         float16; ``about`` has everything that determines the vectors, ``flip`` included.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from PIL import Image
+    >>> from a2lp.images import View, backbones, datasets
+    >>> from a2lp.images.embed import embed_images
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Image.new("RGB", (80, 60), "red").save(f"{folder}/1.png")
+    ...     network = backbones.create("efficientnet_lite0", view=View(64, 64))
+    ...     embed_images(datasets.load(folder), network, cache=f"{folder}/cache").features.shape
+    (1, 1280)
     """
     report = progress or (lambda step, done, total: None)
     if len(images) == 0:
@@ -138,6 +150,18 @@ def embed(images: ImageSet, backbone: Backbone, out: str | Path, *, force: bool 
         The .npz file to write.
     force : bool
         Whether existing files are replaced.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from PIL import Image
+    >>> from a2lp.images import View, backbones, datasets
+    >>> from a2lp.images.embed import embed
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Image.new("RGB", (80, 60), "red").save(f"{folder}/1.png")
+    ...     network = backbones.create("efficientnet_lite0", view=View(64, 64))
+    ...     embed(datasets.load(folder), network, f"{folder}/out.npz", cache=f"{folder}/cache").files
+    ('1.png',)
     """
     out, base = Path(out), base_path(Path(out))
     check_targets(out, labels=images.labels is not None, dim=backbone.dim, force=force)

@@ -48,6 +48,16 @@ class Labelled:
         The images, in the order of the points; None for vectors.
     source : str
         What was labelled: a folder or a file; empty for arrays.
+
+    Examples
+    --------
+    >>> import a2lp
+    >>> x = [[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]]
+    >>> result = a2lp.label(x, {0: "auk", 2: "wren"})
+    >>> result.labels.tolist()
+    ['auk', 'auk', 'wren', 'wren']
+    >>> result.table["given"].tolist()
+    [True, False, True, False]
     """
 
     table: dict[str, NDArray]

@@ -103,6 +103,12 @@ class Embedding:
     prompts : tuple of str
         Texts with ``{}`` in the place of a class's name, for backbones that embed names; empty for
         ``a2lp.images.text.PROMPTS``.
+
+    Examples
+    --------
+    >>> from a2lp.labelling import Embedding
+    >>> Embedding(view="224/224", flip=False).backbone
+    'efficientnet_lite0'
     """
 
     backbone: str = "efficientnet_lite0"

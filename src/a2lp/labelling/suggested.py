@@ -38,6 +38,14 @@ class Suggested:
         The name of the column of keys.
     paths : tuple of Path or None
         The images.
+
+    Examples
+    --------
+    >>> import a2lp
+    >>> from sklearn.datasets import load_digits
+    >>> chosen = a2lp.suggest(load_digits().data[:200], n=3)
+    >>> len(chosen.rows), len(chosen.why)
+    (3, 3)
     """
 
     keys: list[Any]

@@ -54,6 +54,13 @@ class Method(ABC):
         Statistics of the base classes, for ``cl2n``, ``whiten`` and methods that need them.
     tau : float
         Probabilities are softmax(tau * scores).
+
+    Examples
+    --------
+    >>> import a2lp
+    >>> method = a2lp.create("tim_gd")
+    >>> isinstance(method, a2lp.Method), method.uniform, method.reads_statistics
+    (True, True, False)
     """
 
     assumes_uniform: ClassVar[bool] = False

@@ -27,6 +27,13 @@ class Imprinting(imprint.Settings, LoopMethod):
         Adam's, and the engine by name or ``"auto"``.
     numerics : {"official", "official_cpu", "exact"}
         Arithmetic of the loss, as for ``a2lp``.
+
+    Examples
+    --------
+    >>> import a2lp
+    >>> batch = a2lp.TaskBatch([[[1.0, 0.1], [0.1, 1.0]]], [[7, 3]], [[[0.9, 0.3], [0.2, 0.8]]])
+    >>> a2lp.create("imprinting", steps=20).predict(batch).labels.tolist()
+    [[7, 3]]
     """
 
     loop: ClassVar[Loop] = imprint.LOOP

@@ -41,6 +41,13 @@ class LP(GraphSettings, LoopMethod):
         How far labels propagate, from 0 (nowhere) to below 1.
     engine : str
         ``"auto"``, or an engine by name.
+
+    Examples
+    --------
+    >>> import a2lp
+    >>> batch = a2lp.TaskBatch([[[1.0, 0.1], [0.1, 1.0]]], [[7, 3]], [[[0.9, 0.3], [0.2, 0.8], [0.3, 0.9]]])
+    >>> a2lp.create("lp", n_neighbors=2).predict(batch).labels.tolist()
+    [[7, 3, 3]]
     """
 
     loop: ClassVar[Loop] = PROPAGATION
@@ -109,6 +116,15 @@ class A2LP(LP, Settings):
         A task stops as soon as its loss, or the largest entry of its gradient, is this small.
     n_neighbors, gamma, alpha, engine
         As for ``lp``.
+
+    Examples
+    --------
+    >>> import a2lp
+    >>> birds = a2lp.load("cub")
+    >>> tasks = a2lp.draw("balanced", birds.labels, seed=0, n_way=5, n_shot=1, n_query=15, n_tasks=20)
+    >>> answer = a2lp.create("a2lp", steps=100).predict(tasks.batch(birds.features))
+    >>> bool((answer.labels == tasks.query_labels).mean() > 0.7)
+    True
     """
 
     def __post_init__(self) -> None:

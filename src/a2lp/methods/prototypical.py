@@ -21,7 +21,17 @@ from a2lp.methods.base import Method, Outcome, Points, scored
 
 @dataclass(frozen=True, kw_only=True)
 class Prototypical(Method):
-    """Nearest class mean; scores are -|x - w|^2."""
+    """Nearest class mean; scores are -|x - w|^2.
+
+    Examples
+    --------
+    >>> import a2lp
+    >>> birds = a2lp.load("cub")
+    >>> tasks = a2lp.draw("balanced", birds.labels, seed=0, n_way=5, n_shot=5, n_query=15, n_tasks=20)
+    >>> found = a2lp.create("prototypical").predict(tasks.batch(birds.features)).labels
+    >>> bool((found == tasks.query_labels).mean() > 0.8)
+    True
+    """
 
     def _solve(self, points: Points) -> Outcome:
         means = points.class_means

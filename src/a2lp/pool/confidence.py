@@ -81,6 +81,15 @@ class Assessment:
         is never among them.
     suspicion : array (k,)
         The probability of the best other class, 0.75 or more.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from a2lp import Pool
+    >>> x, y = load_digits(return_X_y=True)
+    >>> found = Pool(x[:500], [*y[:60], *[None] * 440]).assessment
+    >>> bool(found.low <= found.accuracy <= found.high)
+    True
     """
 
     accuracy: float

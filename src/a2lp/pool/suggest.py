@@ -64,6 +64,17 @@ class Suggestion:
         What each of them stands for.
     gains : array (m,)
         How much each adds to the covered need, after those before it; 0 for audits.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from a2lp import Pool
+    >>> x, y = load_digits(return_X_y=True)
+    >>> pool = Pool(x[:300])
+    >>> found = pool.suggest(5)
+    >>> pool.label(found.rows, y[found.rows], found.how)
+    >>> pool.given.sum().item()
+    5
     """
 
     rows: NdArray

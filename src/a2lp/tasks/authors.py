@@ -59,6 +59,14 @@ def authors_tasks(
         A seed instead of the dataset's.
     labels, n_shot, n_way, n_query, n_tasks, class_names
         As for ``draw``; the order of the classes is that in which they first appear in ``labels``.
+
+    Examples
+    --------
+    >>> import a2lp
+    >>> from a2lp.tasks.authors import authors_tasks
+    >>> tasks = authors_tasks(a2lp.load("cub").labels, "cub", n_shot=1, n_tasks=3)
+    >>> tasks.about["matches_authors_file"]  # in its sizes
+    True
     """
     sizes = require_sizes(n_way=n_way, n_shot=n_shot, n_query=n_query, n_tasks=n_tasks)
     seed = _seed(dataset, seed)

@@ -181,6 +181,16 @@ class Prediction:
         The support vectors after adaptation; the class weights (b, c, d) of methods that have those instead.
     engine, reason : str
         The engine that ran, and why it was chosen.
+
+    Examples
+    --------
+    >>> import a2lp
+    >>> batch = a2lp.TaskBatch([[[1.0, 0.1], [0.1, 1.0]]], [["wren", "auk"]], [[[0.9, 0.3], [0.2, 0.8]]])
+    >>> answer = a2lp.create("prototypical").predict(batch)
+    >>> answer.labels[0].tolist(), answer.classes[0].tolist()
+    (['wren', 'auk'], ['auk', 'wren'])
+    >>> answer.probabilities.shape
+    (1, 2, 2)
     """
 
     scores: Array

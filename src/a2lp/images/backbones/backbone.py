@@ -52,6 +52,14 @@ class Backbone(ABC):
         Of the pixels in 0..1: an image is normalised as (pixels - mean) / std.
     weights : str or None
         The SHA-256 of the file of weights, as ``sha256:...``, or None for random ones.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from a2lp.images import backbones
+    >>> network = backbones.create("efficientnet_lite0")
+    >>> network.on("cpu").forward(np.zeros((1, 64, 64, 3), dtype=np.uint8)).shape
+    (1, 1280)
     """
 
     name: str

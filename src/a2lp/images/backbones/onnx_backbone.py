@@ -23,6 +23,7 @@ SHIPPED = Path(__file__).parent / "data" / "efficientnet_lite0.onnx"
 
 _EXPECTED = "an ONNX file with a network from images to vectors"
 _LARGEST = (2 << 30) - 1  # of one protocol buffer
+_LARGEST_SIDE = 4096  # pixels of an image that a network takes
 _CROP = 0.875  # of the shorter side, as networks of ImageNet are evaluated
 _KINDS = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 
@@ -95,7 +96,8 @@ class OnnxRunner(Runner):
                 f"backbone {of.name!r} cannot take images of {of.view.output} x {of.view.output} pixels "
                 f"({_first_line(error)}). Give the view that it was made for, on the command line --view RESIZE/CROP."
             ) from error
-        y = y.mean(axis=(2, 3), dtype=np.float32) if y.ndim == 4 else y.astype(np.float32, copy=False)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused later
+            y = y.mean(axis=(2, 3), dtype=np.float32) if y.ndim == 4 else y.astype(np.float32, copy=False)
         if y.shape != (len(pixels), of.dim):
             raise InputError(
                 f"backbone {of.name!r} gave {y.shape} numbers for {len(pixels)} images; expected {of.dim} for each. "
@@ -121,8 +123,7 @@ def onnx_backbone(
     """
     path, _, output = str(source).partition("#")
     content = _read(Path(path))
-    session = _session(content, path)
-    about = session.get_modelmeta().custom_metadata_map
+    session, about = _session(content, path)
     images = session.get_inputs()
     shape: list[Any] = images[0].shape if len(images) == 1 and images[0].type in _KINDS else []
     if len(shape) != 4 or (shape[1] != 3 and shape[3] != 3 and isinstance(shape[1], int)):
@@ -169,14 +170,18 @@ def _read(path: Path) -> bytes:
     return content
 
 
-def _session(content: bytes, path: str) -> Any:
+def _session(content: bytes, path: str) -> tuple[Any, dict[str, str]]:
+    """The network, and the metadata of its file."""
     ort = _onnxruntime()
     options = ort.SessionOptions()
     # each worker calls it from a thread of its own, and stays on it
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4  # what fails is raised
     try:
-        return ort.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        session = ort.InferenceSession(content, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+        for each in (*session.get_inputs(), *session.get_outputs()):
+            str((each.name, each.type, each.shape))  # names need not be text
+        return session, dict(session.get_modelmeta().custom_metadata_map)
     except Exception as error:  # of onnxruntime: many kinds without a common ancestor
         raise WeightsFileError(
             f"{path} cannot be used ({_first_line(error)}); expected {_EXPECTED}. Export it again, or update "
@@ -206,6 +211,10 @@ def _dim(output: Any) -> int | None:
 def _view(about: dict[str, str], sides: list[int], path: str) -> View:
     if "a2lp.view" in about:
         return View.parse(about["a2lp.view"])
+    if sides and not 0 < sides[0] <= _LARGEST_SIDE:
+        raise WeightsFileError(
+            f"{path} takes images of {sides[0]} pixels; expected 1 to {_LARGEST_SIDE}. Export it again."
+        )
     if not sides:
         raise InputError(
             f"{path} takes images of any size, and does not say which it was made for. Give a view, on the command "
