@@ -52,16 +52,16 @@ def write_photos(pack: Pack, folder: Path) -> dict[str, str]:
 def label_one(tab: Tab, truth: dict[str, str], pins: dict[str, str], guessing: bool) -> int:
     """Label the current suggestion by what the page shows; the number of keys."""
     tab.suggested()
-    shown = tab.page.locator("#focus-top li")
+    shown, key = tab.page.locator("#focus-top li"), tab.page.locator("#focus-key")
     end = time.monotonic() + 5
-    while guessing and shown.count() == 0 and time.monotonic() < end:
+    while (key.inner_text() not in truth or (guessing and shown.count() == 0)) and time.monotonic() < end:
         tab.page.wait_for_timeout(10)
-    name = truth[tab.page.locator("#focus-key").inner_text()]
-    for item in shown.all():
-        key = item.locator("kbd").inner_text()
-        if item.locator(".name").inner_text() == name and key:
-            tab.press(key)
-            return 1
+    name = truth[key.inner_text()]
+    guesses = tab.page.evaluate("""() => [...document.querySelectorAll("#focus-top li")].map(
+        (item) => [item.querySelector(".name").textContent, item.querySelector("kbd").textContent])""")
+    if pressed := dict(guesses).get(name):
+        tab.press(pressed)
+        return 1
     return type_name(tab, name, pins.get(name))
 
 

@@ -1,10 +1,10 @@
-// Points on a canvas: WebGL 2, or a plain canvas of some thousand points where it is missing.
+// Points on a canvas with WebGL 2, in pieces that leave time for everything else.
 
+import { PlainPoints, pointSize, sample } from "./plain.js";
 import { DECIDED, FLAG, NONE } from "./wire.js";
 
 const MOVING = 200_000; // points while the map is moved
 const PIECE = 16_000; // points that are drawn at once, to begin with
-const PLAIN = 20_000;
 
 const VERTEX = `#version 300 es
 in vec2 place; in uint cls; in uint conf; in uint flags; in uint mark;
@@ -41,21 +41,6 @@ void main() {
 /** @typedef {{ palette: Uint8Array<ArrayBuffer>, ink: number[], accent: number[] }} Look colours from 0 to 1 */
 /** @typedef {{ scaleX: number, scaleY: number, left: number, top: number, width: number, height: number, ratio: number }} Frame in CSS pixels */
 
-/** @param {number} n @param {number} k @returns {Uint32Array} a fixed sample of rows */
-function sample(n, k) {
-  const rows = Uint32Array.from({ length: n }, (_, i) => i);
-  let random = 1;
-  for (let i = 0; i < k; i++) {
-    random = (Math.imul(random, 1664525) + 1013904223) >>> 0;
-    const j = i + (random % (n - i));
-    [rows[i], rows[j]] = [rows[j], rows[i]];
-  }
-  return rows.slice(0, k);
-}
-
-/** @param {number} n how large a point is, in CSS pixels */
-export const pointSize = (n) => (n > 300_000 ? 2 : n > 50_000 ? 3 : n > 10_000 ? 4 : n > 2500 ? 5 : 7);
-
 class GlPoints {
   #hidden;
   #colours;
@@ -63,7 +48,8 @@ class GlPoints {
   #few = false;
   #drawn = 0;
   #piece = PIECE;
-  #frames = 0;
+  #last = 0;
+  #since = 0;
   /** @type {WebGLSync | null} */ #fence = null;
 
   /**
@@ -201,10 +187,8 @@ class GlPoints {
     const { gl } = this;
     const all = this.#few ? MOVING : this.n;
     if (this.#fence && !now) {
-      this.#frames++;
       if (gl.getSyncParameter(this.#fence, gl.SYNC_STATUS) !== gl.SIGNALED) return false;
-      // a piece should take about one frame
-      this.#piece = Math.max(PIECE / 4, this.#frames > 1 ? this.#piece / 2 : Math.min(2 * this.#piece, this.n));
+      this.#adapt(performance.now() - this.#since);
     }
     if (this.#drawn >= all) {
       this.#show();
@@ -216,10 +200,21 @@ class GlPoints {
       gl.drawElements(gl.POINTS, count, gl.UNSIGNED_INT, 4 * this.#drawn);
     } else gl.drawArrays(gl.POINTS, this.#drawn, count);
     this.#drawn += count;
+    this.#last = count;
+    if (count === all) {
+      this.#show(); // as much as fits into a frame
+      return true;
+    }
     this.#fence = gl.fenceSync(gl.SYNC_GPU_COMMANDS_COMPLETE, 0);
-    this.#frames = 0;
+    this.#since = performance.now();
     gl.flush();
-    return now && this.more(now);
+    return now && this.more(true);
+  }
+
+  /** A piece should take about one frame; the rest of a picture, which may be small, says nothing. @param {number} took ms */
+  #adapt(took) {
+    if (took > 40) this.#piece = Math.max(PIECE / 4, this.#piece / 2);
+    else if (took < 20 && this.#last === this.#piece) this.#piece = Math.min(2 * this.#piece, this.n);
   }
 
   #show() {
@@ -232,66 +227,6 @@ class GlPoints {
     gl.bindFramebuffer(gl.READ_FRAMEBUFFER, this.#hidden);
     gl.bindFramebuffer(gl.DRAW_FRAMEBUFFER, null);
     gl.blitFramebuffer(0, 0, wide, high, 0, 0, wide, high, gl.COLOR_BUFFER_BIT, gl.NEAREST);
-  }
-}
-
-class PlainPoints {
-  /** @type {import("./wire.js").Rows | null} */ #rows = null;
-  /** @type {Uint8Array} */ #marks = new Uint8Array(0);
-  /** @type {Look | null} */ #look = null;
-  /** @type {{ frame: Frame, only: number } | null} */ #frame = null;
-
-  /** @param {CanvasRenderingContext2D} context @param {Uint16Array} x @param {Uint16Array} y */
-  constructor(context, x, y) {
-    this.context = context;
-    this.x = x;
-    this.y = y;
-    this.shown = sample(x.length, Math.min(PLAIN, x.length));
-  }
-
-  /** @param {import("./wire.js").Rows} rows @param {Uint8Array} marks */
-  rows(rows, marks) {
-    this.#rows = rows;
-    this.#marks = marks;
-  }
-
-  /** @param {Look} look */
-  look(look) {
-    this.#look = look;
-  }
-
-  /** @param {Frame} frame @param {number} only */
-  begin(frame, only) {
-    this.#frame = { frame, only };
-  }
-
-  /** @returns {boolean} whether all is shown */
-  more() {
-    if (this.#frame) this.#draw(this.#frame.frame, this.#frame.only);
-    return true;
-  }
-
-  /** @param {Frame} frame @param {number} only */
-  #draw(frame, only) {
-    const { context } = this;
-    if (!this.#rows || !this.#look) return;
-    const { cls, conf, flags } = this.#rows;
-    const { palette } = this.#look;
-    const size = pointSize(this.shown.length) * 0.9;
-    context.setTransform(frame.ratio, 0, 0, frame.ratio, 0, 0);
-    context.clearRect(0, 0, frame.width, frame.height);
-    for (const row of this.shown) {
-      const faint = this.#marks[row] & 2 || (only >= 0 && cls[row] !== only);
-      context.globalAlpha = (0.3 + (0.7 * (flags[row] & DECIDED ? 255 : conf[row])) / 255) * (faint ? 0.14 : 1);
-      context.fillStyle = `rgb(${palette[4 * cls[row]]} ${palette[4 * cls[row] + 1]} ${palette[4 * cls[row] + 2]})`;
-      const scale = flags[row] & FLAG.YOURS || this.#marks[row] & 1 ? 1.7 * size : size;
-      context.fillRect(
-        frame.left + (this.x[row] / 65535) * frame.scaleX - scale / 2,
-        frame.top + (this.y[row] / 65535) * frame.scaleY - scale / 2,
-        scale,
-        scale,
-      );
-    }
   }
 }
 

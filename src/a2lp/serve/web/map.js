@@ -2,10 +2,11 @@
 
 import { Camera } from "./camera.js";
 import { byId, fill, h } from "./dom.js";
-import { pointSize, pointsOn } from "./draw.js";
+import { pointsOn } from "./draw.js";
 import { plural } from "./format.js";
 import { gestures } from "./gestures.js";
 import { drawOverlay, namesOn } from "./overlay.js";
+import { pointSize } from "./plain.js";
 import { Plane } from "./plane.js";
 import { readMap } from "./wire.js";
 
