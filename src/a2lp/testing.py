@@ -168,8 +168,8 @@ def check_batch_is_loop(subject: Subject, task: Task) -> None:
     together = subject.solve(task)
     for i in range(len(task.support)):
         one = slice(i, i + 1)
-        fields: list[Any] = [None if array is None else array[one] for array in task]
-        alone = subject.solve(Task(*fields))
+        arrays: list[Any] = [None if array is None else array[one] for array in task]
+        alone = subject.solve(Task(*arrays))
         subject.same(alone.scores, together.scores[one], "a task alone and in a batch")
         subject.same_labels(alone.labels, together.labels[one], alone.scores)
         for name in ("anchors", "losses"):

@@ -15,7 +15,6 @@ from a2lp.arrays import to_numpy
 from a2lp.engines import select
 from a2lp.engines.contract import Points
 from a2lp.loops import imprint
-from a2lp.optimizers import Adam
 
 array_api_strict = pytest.importorskip("array_api_strict")
 
@@ -31,10 +30,9 @@ def random_tasks(seed: int, b: int, s: int, d: int, c: int, dtype: Any = np.floa
 
 
 def tune(support: Any, codes: Any, n_classes: int, *, engine: str = "auto", **changed: Any) -> tuple[Any, Any]:
-    params = {"tau": 5.0, "steps": 50, "numerics": "exact"} | changed
-    adam = Adam(**{name: params.pop(name, value) for name, value in ADAM.items()})
+    chosen = imprint.Settings(**{"tau": 5.0, "steps": 50, "numerics": "exact"} | ADAM | changed)
     points = Points(support, codes, n_classes, 0)
-    weights, losses = select.run(imprint.LOOP, engine, points, imprint.Settings(**params, adam=adam)).result
+    weights, losses = select.run(imprint.LOOP, engine, points, chosen).result
     return to_numpy(weights), to_numpy(losses)
 
 
