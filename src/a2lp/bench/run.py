@@ -46,8 +46,8 @@ def run(
         _log.info("%d of %d cells are in %s and are not run again.", done, len(cells), store.folder)
     records: dict[str, Record] = {}
     begun: dict[str, Record] = {}  # cells that a limit stopped
-    for cell in cells if store else ():
-        record = store.get(cell.key)
+    for cell in cells:
+        record = None if store is None else store.get(cell.key)
         if record is not None:
             whole = record.whole or (limit is not None and record.seconds >= limit)
             (records if whole else begun)[cell.key] = record

@@ -62,7 +62,7 @@ def embed(
     loses one part of each process at most; there is no cache. With --scheduler, workers make the parts.
     """
     if out.suffix == "":
-        options = {"split": split, "dataset": dataset, "flip": flip, "on_corrupt": on_corrupt}
+        options: dict[str, Any] = {"split": split, "dataset": dataset, "flip": flip, "on_corrupt": on_corrupt}
         options |= {"backbone": backbone, "weights": weights, "view": view, "device": device}
         options |= {"batch_size": batch_size, "part_size": part_size, "workers": workers}
         if force or cache is not None:
