@@ -37,7 +37,6 @@ Progress = Callable[[str, int, int], None]
 """Called with the step, the images done, and their total."""
 
 PART_SIZE = 1000
-_NETWORK = ("backbone", "weights", "view")
 _IMAGES = ("source", "split", "dataset")
 
 
