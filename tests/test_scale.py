@@ -91,6 +91,12 @@ class Site:
                 end(each)
 
 
+def processes(pid: int) -> list[Any]:
+    """A process and those that it started."""
+    psutil = pytest.importorskip("psutil")
+    return [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+
+
 def end(program: subprocess.Popen[str]) -> None:
     program.kill()
     program.communicate(timeout=60)
@@ -125,6 +131,8 @@ def test_a_worker_that_is_killed_costs_the_block_it_was_at(site: Site) -> None:
     site.notes.unlink()
     run = site.bench("cluster", "--scheduler", "local:2", seconds=0.4)
     wait(lambda: len(site.noted()) >= 4)
+    ports = [port for each in processes(run.pid) for port in each.net_connections("tcp") if port.status == "LISTEN"]
+    assert {port.laddr.ip for port in ports} == {"127.0.0.1"}  # whoever reaches one can run programs
     victim, block = site.noted()[-1]
     os.kill(int(victim), signal.SIGKILL)
     out, err = finish(run)
@@ -133,6 +141,7 @@ def test_a_worker_that_is_killed_costs_the_block_it_was_at(site: Site) -> None:
     assert again.keys() == once.keys()
     assert {name: count for name, count in again.items() if count > 1} in ({}, {block: 2})
     assert "1 of 2 workers lost" in err and "on 2 workers" in err
+    assert all(line.startswith(("note: ", "bench", "report: ")) for line in err.splitlines()), err
     assert "seconds per 1000 tasks" not in out
     assert not (site.folder / "cluster" / "blocks").exists()
 

@@ -93,8 +93,7 @@ class Cluster:
                     n_workers=self.n_local,
                     threads_per_worker=1,  # tasks at a time; each has the cores below
                     host="127.0.0.1",
-                    dashboard_address=None,
-                    worker_dashboard_address=None,
+                    dashboard_address="127.0.0.1:0",
                     silence_logs=logging.CRITICAL,
                     env={"A2LP_CORES": str(max(1, cores.count() // self.n_local))},
                 )
@@ -120,6 +119,7 @@ class Work:
         self._tasks: dict[Any, tuple[Any, int]] = {}  # the name and the size of each future's task
         self._completed = _distributed().as_completed(loop=client.loop, with_results=True, raise_errors=False)
         self._workers = _Workers(cluster)
+        self._workers.watch(client)
 
     def add(self, name: Any, function: Callable[..., Any], *arguments: str | int, size: int = 1) -> None:
         """Add a task: a function of an installed module, and its arguments; ``size`` is its part of the total."""

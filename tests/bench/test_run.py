@@ -8,13 +8,14 @@ import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
 from a2lp.bench import run as runs
+from a2lp.bench.predict import HOST_BLOCK
 from a2lp.bench.records import RecordStore
 from a2lp.errors import InputError, MissingExtraError
 from a2lp.features import BaseStatistics
 
 
 def test_accuracies_are_those_of_scikit_learn_task_by_task(make_cells, digits):
-    [cell] = make_cells(["prototypical"], shots=(3,), n_tasks=runs.HOST_BLOCK + 5)  # more than one block
+    [cell] = make_cells(["prototypical"], shots=(3,), n_tasks=HOST_BLOCK + 5)  # more than one block
     [record] = runs.run([cell])
     unit = digits.features / np.linalg.norm(digits.features, axis=1, keepdims=True)
     tasks = cell.episodes.tasks
@@ -29,10 +30,10 @@ def test_accuracies_are_those_of_scikit_learn_task_by_task(make_cells, digits):
 
 
 def test_progress_counts_tasks(make_cells):
-    [cell] = make_cells(["prototypical"], n_tasks=runs.HOST_BLOCK + 5)
+    [cell] = make_cells(["prototypical"], n_tasks=HOST_BLOCK + 5)
     seen = []
     runs.run([cell], progress=lambda c, done: seen.append((c is cell, done)))
-    assert seen == [(True, 0), (True, runs.HOST_BLOCK), (True, runs.HOST_BLOCK + 5)]
+    assert seen == [(True, 0), (True, HOST_BLOCK), (True, HOST_BLOCK + 5)]
 
 
 GIB = 1 << 30
@@ -52,14 +53,14 @@ def test_blocks_fill_a_device_within_its_memory():
 
 def test_an_accelerator_gets_its_tasks_in_one_block(make_cells, monkeypatch):
     """With a stand-in for the device, whose arrays stay where they are."""
-    [cell] = make_cells(["prototypical"], n_tasks=runs.HOST_BLOCK + 5, device="cuda")
+    [cell] = make_cells(["prototypical"], n_tasks=HOST_BLOCK + 5, device="cuda")
     monkeypatch.setattr(runs, "mover", lambda device: lambda batch: batch)
     monkeypatch.setattr(runs, "free_memory", lambda device: 8 * GIB)
     monkeypatch.setattr(runs.environment, "hardware", lambda device: {"device": device})
     seen = []
     [record] = runs.run([cell], progress=lambda c, done: seen.append(done))
-    assert seen == [0, runs.HOST_BLOCK + 5]
-    assert record.accuracies == runs.run(make_cells(["prototypical"], n_tasks=runs.HOST_BLOCK + 5))[0].accuracies
+    assert seen == [0, HOST_BLOCK + 5]
+    assert record.accuracies == runs.run(make_cells(["prototypical"], n_tasks=HOST_BLOCK + 5))[0].accuracies
 
 
 def test_the_size_of_a_task_counts_all_of_its_vectors(make_cells):

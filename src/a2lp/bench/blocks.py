@@ -32,8 +32,7 @@ from a2lp.methods.registry import create
 from a2lp.scale import Cluster, Work, check_seen
 from a2lp.tasks.lists import TaskList
 
-# A task of a cluster takes so many seconds: long beside the milliseconds that starting it costs, short beside the run.
-LEAST_SECONDS, MOST_SECONDS = 5.0, 20.0
+TASK_SECONDS = 5.0  # of a cluster's task at least, beside the milliseconds that starting it costs
 # Until a file that a worker wrote must be visible: network file systems remember for a while that it was absent.
 VISIBLE_SECONDS = 90.0
 
@@ -59,7 +58,7 @@ def run_on(cluster: Cluster, cells: Sequence[Cell], store: RecordStore | None) -
             for blocks in blocks_of.values():
                 if blocks.missing:
                     blocks.write()
-                    blocks.submit(work)
+                    blocks.submit(work, first=math.ceil(work.n_workers / len(cells)) or 1)
                 else:
                     yield open_cells.pop(blocks.cell.key).cell, blocks.record()
             for task, answer, error in work:
@@ -146,15 +145,13 @@ class _Blocks:
         }
         write_text(self.job, json.dumps(job))
 
-    def submit(self, work: Work) -> None:
-        """Send the blocks that are missing: one first, which shows how long they take, then as many as fit a task."""
+    def submit(self, work: Work, first: int = 1) -> None:
+        """Send the blocks that are missing: the first ones show how long a block takes, and so how many make a task."""
         left, size = sorted(self.missing - self._asked), 1
         if self._seconds is None:
-            left = [] if self._asked else left[:1]
+            left = [] if self._asked else left[:first]
         else:
-            fair = math.ceil(len(left) / (2 * max(1, work.n_workers)))
-            least, most = (max(1, round(limit / max(self._seconds, 1e-3))) for limit in (LEAST_SECONDS, MOST_SECONDS))
-            size = max(least, min(fair, most))
+            size = math.ceil(TASK_SECONDS / max(self._seconds, 1e-3))
         while left:
             count = next((i for i in range(1, min(size, len(left))) if left[i] != left[0] + i), min(size, len(left)))
             task = _Task(self.cell.key, self.cell.label, left[0], left[0] + count)
