@@ -107,10 +107,10 @@ class PoolClassifier(GraphClassifier):
         from a2lp.pool.session import Pool  # compiles at its first use
 
         labelled = codes >= 0
-        named: dict[str, Any] = (
-            {"classes": np.arange(len(self.classes_)), "prototypes": self._prototypes} if self._named else {}
-        )
-        self.pool_ = Pool(X, codes, method=self.method, seed=self.random_state, **named)
+        names: dict[str, Any] = {}
+        if self._named:
+            names = {"classes": np.arange(len(self.classes_)), "prototypes": self._prototypes}
+        self.pool_ = Pool(X, codes, method=self.method, seed=self.random_state, **names)
         assert self.pool_.points is not None
         self._points = self.pool_.points
         self.anchors_, self.n_iter_ = self._points[labelled], int(not labelled.all())

@@ -181,10 +181,10 @@ def read_vectors(path: Where) -> tuple[NDArray, tuple[str, ...] | None]:
     ``text`` and ``classes`` alone.
     """
     if Path(path).suffix.lower() == ".npz" and "features" not in npz.names(path, "text vectors (.npz)"):
-        fields = npz.read(path, "text vectors (.npz)", ["text"], ["classes"])
-        vectors = FeatureSet(fields["text"])
-        classes: Any = fields.get("classes")
-        found = FeatureSet(vectors.features, classes=classes, text=vectors.features) if classes is not None else vectors
+        fields: dict[str, Any] = npz.read(path, "text vectors (.npz)", ["text"], ["classes"])
+        text = FeatureSet(fields["text"]).features
+        classes = fields.get("classes")
+        found = FeatureSet(text) if classes is None else FeatureSet(text, classes=classes, text=text)
     else:
         found = load(path)
     if found.text is not None:
@@ -195,10 +195,10 @@ def read_vectors(path: Where) -> tuple[NDArray, tuple[str, ...] | None]:
     return found.features, None if names is None else tuple(map(str, names))
 
 
-def _names(names: Where | Sequence[Any] | NDArray) -> tuple[Any, ...]:
+def _names(names: Any) -> tuple[Any, ...]:
     if isinstance(names, str | Path):
         return read_names(names)
-    found = tuple(names.tolist() if isinstance(names, np.ndarray) else names)
+    found = tuple(np.asarray(names).tolist())
     first: dict[Any, int] = {}
     for i, name in enumerate(found):
         if first.setdefault(name, i) != i:
