@@ -21,7 +21,7 @@ from a2lp.cores import map_on_cores
 from a2lp.engines.contract import Engine, Loop, Points, batched, fused_cpu
 from a2lp.graph import gram_affinity, normalise, tie_slack
 from a2lp.loops.em import fused_cuda, shares
-from a2lp.loops.em.products import centred, inner_products, ridge_scores
+from a2lp.loops.em.products import centred, inner_products, ridge_scores, stretched
 
 LEAST = 1e-30  # smallest divisor
 SINKHORN_ROUNDS = 10
@@ -100,7 +100,7 @@ def solve(engine: Arithmetic, points: Points, settings: Settings) -> Result:
     settings = settings._replace(n_neighbors=min(settings.n_neighbors, n - 1), uniform=uniform)
     if settings.centred and uniform:
         gram = centred(gram, shares.centre(points, 0.0))
-    graph = engine.graph(gram, c, settings)
+    graph = engine.graph(stretched(gram), c, settings)
     prior = shares.fixed_prior(_FIRST_PRIOR if settings.prior is None else settings.prior, gram)
     nothing = points.memberships
     start = engine.rounds(graph, Rounds(gram, nothing, nothing, *prior), points.codes, settings._replace(rounds=0))

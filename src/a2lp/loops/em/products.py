@@ -47,6 +47,17 @@ def centred(gram: Array, weights: Array) -> Array:
     return unit_gram(gram - inner - xp.matrix_transpose(inner) + square, 32)
 
 
+def stretched(gram: Array) -> Array:
+    """Inner products (b, n, n) over the largest of two different points, which leaves the normalised graph as it is.
+
+    High powers of small cosines, as of signed features, would otherwise be lost beside the offset of degrees.
+    """
+    xp = namespace(gram)
+    others = gram - 2.0 * xp.eye(gram.shape[-1], dtype=gram.dtype, device=device(gram))  # unit vectors: all are below 1
+    largest = xp.max(xp.max(others, axis=-1), axis=-1)[:, None, None]
+    return gram / xp.where(largest > float(xp.finfo(gram.dtype).eps), largest, xp.ones_like(largest))
+
+
 def ridge_scores(gram: Array, points: Points) -> Array:
     """Kernel ridge regression of the support's labels (b, c, n): high for a class where points are near its shots."""
     xp, s = namespace(gram), points.codes.shape[1]
