@@ -18,9 +18,9 @@ from a2lp.checks import require_whole, shown
 from a2lp.errors import A2LPError, InputError, WeightsFileError
 from a2lp.files import reading, writing
 from a2lp.images.backbones.checkpoints import save_weights
+from a2lp.images.backbones.torch_backbone import choose_device
 from a2lp.images.backbones.weight_files import read_weights
 from a2lp.images.datasets import ImageSet
-from a2lp.images.forward import choose_device
 from a2lp.images.training import checkpoint
 from a2lp.images.training.checkpoint import Evaluation, RunState
 from a2lp.images.training.config import TrainConfig
