@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,17 +116,17 @@ def onnx_backbone(
     ----------
     name : str
         The name of the backbone.
-    source : path
-        The file, or FILE#OUTPUT for one of several outputs.
+    source : str or Path
+        The file; as text also FILE#OUTPUT, for one of several outputs.
     view, normalisation : optional
         Without them, what the file says in its metadata (``a2lp.view``, ``a2lp.mean``, ``a2lp.std``); else the size of
         the network's input and the normalisation of ImageNet.
     """
-    path, _, output = str(source).partition("#")
+    path, _, output = (str(source), "", "") if isinstance(source, Path) else source.partition("#")
     content = _read(Path(path))
     session, about = _session(content, path)
     images = session.get_inputs()
-    shape: list[Any] = images[0].shape if len(images) == 1 and images[0].type in _KINDS else []
+    shape: Sequence[Any] = images[0].shape if len(images) == 1 and images[0].type in _KINDS else ()
     if len(shape) != 4 or (shape[1] != 3 and shape[3] != 3 and isinstance(shape[1], int)):
         found = "; ".join(f"{each.name}: {each.type} {each.shape}" for each in images)
         raise WeightsFileError(
