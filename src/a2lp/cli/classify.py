@@ -100,6 +100,15 @@ def classify(
     device: Device = "auto",
     on_corrupt: OnCorrupt = "skip",
     cache: Cache = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where stages of a large set are kept: a run that was ended goes on from there.", metavar="DIR"
+        ),
+    ] = None,
+    memory_limit: Annotated[
+        float | None, typer.Option(help="Refuse a set that will take more memory than this.", metavar="GIB")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
 ) -> None:
     """Label all images or vectors of SOURCE from the few labels in LABELS.
@@ -125,6 +134,8 @@ def classify(
             abstain=abstain,
             reject=reject,
             target=target,
+            folder=folder,
+            memory_limit=None if memory_limit is None else int(memory_limit * 2**30),
             seed=seed,
             progress=progress,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ def label(
     embedding: Embedding | None = None,
     seed: int = 0,
     progress: Progress | None = None,
+    folder: str | Path | None = None,
+    memory_limit: int | None = None,
 ) -> Labelled:
     """Label all points from a few labelled ones.
 
@@ -66,7 +69,11 @@ def label(
     seed : int
         Of everything random.
     progress : callable, optional
-        Called with the step, the amount done, and the total.
+        Called with the step, the amount done, and the total. For 100,000 points or more, the step says about how much
+        memory and time they will take.
+    folder, memory_limit : optional
+        For large sets of points, as in ``Pool``: where stages are kept, so that a run that was ended goes on; and the
+        bytes that must not be exceeded.
 
     See Also
     --------
@@ -87,7 +94,7 @@ def label(
     """
     check_options(method, abstain, reject, target)
     given = read_inputs(embeddings, labels, keys, key, embedding, progress, how)
-    pool = given.pool(method, seed, progress)
+    pool = given.pool(method, seed, progress, folder=folder, memory_limit=memory_limit)
     if len(pool.answer.classes) < 2:
         raise InputError(
             f"labels has only the class {shown(pool.answer.classes[0])}; a choice needs two. Label a point of another "
@@ -131,7 +138,7 @@ def _columns(pool: Pool, names: NDArray) -> dict[str, NDArray]:
     def second_best(part: slice) -> NDArray:
         others = probabilities[part].copy()
         others[np.arange(len(others)), first[part]] = -1
-        return others.argmax(axis=1)
+        return np.asarray(others.argmax(axis=1))
 
     second = by_rows(second_best, np.empty(len(rows), np.int64))
     nearest = names.astype(object)[answer.nearest]

@@ -103,12 +103,12 @@ def release(*arrays: NdArray) -> None:
     for array in arrays:
         # of a private map, changes would be lost
         if isinstance(array, np.memmap) and array.mode != "c" and hasattr(mmap, "MADV_DONTNEED"):
-            array._mmap.madvise(mmap.MADV_DONTNEED)
+            array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
 
 
 def _hash(x: NdArray) -> str:
     digest = hashlib.blake2b(f"{_FORMAT} {__version__} {x.shape} {x.dtype}".encode(), digest_size=12)
     for part in chunks(len(x), _ROWS):
-        digest.update(np.ascontiguousarray(x[part]))
+        digest.update(np.ascontiguousarray(x[part]).data)
     release(x)
     return digest.hexdigest()
