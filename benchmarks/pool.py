@@ -1,13 +1,14 @@
-"""One large pool: seconds and peak memory, with scikit-learn's LabelSpreading beside it until it fails.
+"""Time and memory of large pools, beside scikit-learn's LabelSpreading.
 
-    .venv/bin/python benchmarks/pool.py              # 10,000 and 100,000 points; some minutes on two cores
-    .venv/bin/python benchmarks/pool.py --million    # 1,000,000 points with FAISS too
-    .venv/bin/python benchmarks/pool.py --quick      # small pools, printed and not kept
+    .venv/bin/python benchmarks/pool.py                      # 10,000 and 100,000 points: ten minutes
+    .venv/bin/python benchmarks/pool.py --points 1000000     # then a million
+    .venv/bin/python benchmarks/pool.py --quick              # 2,000 and 5,000 points, no record
 
 Points are made up: 50 classes around random centres, float16, read from a file by memory map; 5 labels per class.
 Every run has its own process, so that its peak memory is its own. "auto" is ``a2lp.label``, the default of ``a2lp
-classify``, with the accuracy to expect; "exact" and "faiss" are label propagation alone. ``relabel`` is the answer
-after one more label, ``relabel_with_estimate`` with the accuracy to expect as well.
+classify``, with the accuracy to expect; "exact" and "cells" are label propagation alone. ``relabel`` is the answer
+after one more label, ``relabel_with_estimate`` with the accuracy to expect as well; ``suggest`` chooses 20 points.
+"beside a busy process" is "auto" while another process keeps one core busy. Runs of one commit are kept together.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ import numpy as np
 
 from a2lp import label
 from a2lp.bench.records import write_text
-from a2lp.environment import stamp
+from a2lp.environment import commit, stamp
 from a2lp.features import load
-from a2lp.pool.graph import estimate_memory, neighbour_graph
+from a2lp.pool.forecast import forecast
+from a2lp.pool.graph import neighbour_graph
 from a2lp.pool.propagate import propagate
+from a2lp.pool.push import push
 
 RECORD = Path(__file__).parent / "records" / "pool.json"
 CLASSES, LABELS, K = 50, 5, 20
@@ -64,22 +67,51 @@ def ours(path: Path, method: str) -> dict[str, Any]:
     y[n // 2, (n // 2) % CLASSES] = 1
     timed(seconds, "relabel", lambda: propagate(graph, y, start=first.Z))
     right = first.Z.argmax(axis=1) == np.arange(n) % CLASSES
-    return {"seconds": seconds, "estimated_bytes": estimate_memory(*x.shape, K, CLASSES), "accuracy": right.mean()}
+    return {"seconds": seconds, "accuracy": right.mean()}
 
 
 def auto(path: Path) -> dict[str, Any]:
     """All that ``a2lp classify`` does with a feature file; then one more label."""
-    label(np.eye(40, dtype=np.float32) + 1, {0: 0, 1: 1})  # compiled before the clock starts
+    compile_everything()
     seconds: dict[str, float] = {}
+    told = forecast(*np.load(path, mmap_mode="r").shape, CLASSES)
     x = timed(seconds, "load", lambda: load(path).features)
     labels = {row: row % CLASSES for row in range(CLASSES * LABELS)}
     first = timed(seconds, "label", lambda: label(x, labels))
+    peak = peak_bytes()  # of the first answer, which is what is forecast
     first.pool.label(len(x) // 2, (len(x) // 2) % CLASSES)
     timed(seconds, "relabel", lambda: first.pool.answer)
     timed(seconds, "estimate", lambda: first.pool.assessment)
     seconds["relabel_with_estimate"] = round(seconds["relabel"] + seconds.pop("estimate"), 3)
+    timed(seconds, "suggest", lambda: first.pool.suggest(20))
     right = first.table["label"].astype(np.int64) == np.arange(len(x)) % CLASSES
-    return {"seconds": seconds, "accuracy": right.mean(), "expected_accuracy": first.assessment.accuracy}
+    return {
+        "seconds": seconds,
+        "accuracy": right.mean(),
+        "expected_accuracy": first.assessment.accuracy,
+        "first_peak_bytes": peak,
+        "forecast_bytes": told.n_bytes,
+        "forecast_seconds": told.seconds,
+    }
+
+
+def compile_everything() -> None:
+    """One small pool by each way that a large one may take, so that nothing is compiled while the clock runs."""
+    x = np.random.default_rng(0).normal(size=(400, 8)).astype(np.float16)
+    neighbour_graph(x, method="cells")
+    small = label(x, {row: row % 5 for row in range(40)})
+    small.pool.label(50, 0)
+    small.pool.suggest(2)
+    push(small.pool.graph, 0)
+
+
+def beside_a_busy_process(path: Path) -> dict[str, Any]:
+    """``auto`` while another process keeps a core busy."""
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+        try:
+            return auto(path)
+        finally:
+            other.kill()
 
 
 def label_spreading(path: Path, kernel: str) -> dict[str, Any]:
@@ -105,8 +137,9 @@ def timed(seconds: dict[str, float], name: str, work: Callable[[], Any]) -> Any:
 
 RUNS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "a2lp, auto": auto,
+    "a2lp, auto, beside a busy process": beside_a_busy_process,
     "a2lp, exact": lambda path: ours(path, "exact"),
-    "a2lp, faiss": lambda path: ours(path, "faiss"),
+    "a2lp, cells": lambda path: ours(path, "cells"),
     "LabelSpreading, knn": lambda path: label_spreading(path, "knn"),
     "LabelSpreading, rbf": lambda path: label_spreading(path, "rbf"),
 }
@@ -127,14 +160,26 @@ def in_own_process(run: str, path: Path) -> dict[str, Any]:
 
 def single(run: str, path: Path) -> None:
     answer = RUNS[run](path)
-    answer["peak_bytes"] = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    answer["peak_bytes"] = answer.pop("first_peak_bytes", None) or peak_bytes()
     print(json.dumps(answer, default=float))
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has had."""
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def known_runs(path: Path) -> list[dict[str, Any]]:
+    """The runs of a record, if they are of this commit."""
+    record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return list(record["pools"]) if record.get("commit") == commit() else []
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--million", action="store_true")
+    parser.add_argument("--points", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--runs", nargs="+", choices=RUNS, default=list(RUNS))
     parser.add_argument("--out", type=Path, default=RECORD)
     parser.add_argument("--run", choices=RUNS, help=argparse.SUPPRESS)
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
@@ -142,23 +187,22 @@ def main() -> None:
     if options.run:
         single(options.run, options.file)
         return
-    sizes = [(2_000, 128), (5_000, 128)] if options.quick else [(10_000, 512), (100_000, 512)]
-    alive = list(RUNS)
-    found = []
+    sizes = [(2_000, 128), (5_000, 128)] if options.quick else [(n, 512) for n in options.points]
     with tempfile.TemporaryDirectory() as folder:
-        for n, d in sizes + ([(1_000_000, 512)] if options.million else []):
+        for n, d in sizes:
             path = Path(folder) / f"{n}.npy"
             make_file(path, n, d)
-            for run in ["a2lp, faiss", "a2lp, auto"] if n >= 1_000_000 else list(alive):
+            for run in options.runs:
+                if (n >= 1_000_000 and run != "a2lp, auto") or (n > 10_000 and "busy" in run):
+                    continue
                 answer = in_own_process(run, path)
-                found.append({"run": run, "points": n, "dimensions": d, "load": os.getloadavg()[0]} | answer)
+                found = {"run": run, "points": n, "dimensions": d, "load": os.getloadavg()[0]} | answer
                 print(f"{n:>9,} x {d}  {run:<20} {describe(answer)}", flush=True)
-                if "failed" in answer:
-                    alive.remove(run)
+                if not options.quick:
+                    others = [one for one in known_runs(options.out) if (one["points"], one["run"]) != (n, run)]
+                    order = sorted([*others, found], key=lambda one: (one["points"], list(RUNS).index(one["run"])))
+                    write_text(options.out, json.dumps({"pools": order} | stamp(), indent=1) + "\n")
             path.unlink()
-    if not options.quick:
-        write_text(options.out, json.dumps({"pools": found} | stamp(), indent=1) + "\n")
-        print(f"record: {options.out}")
 
 
 def describe(answer: dict[str, Any]) -> str:

@@ -204,21 +204,24 @@ def conditions(record: dict[str, Any]) -> str:
 
 
 def large_pools(record: dict[str, Any]) -> str:
-    """Seconds and memory of each run on each pool; with the second figure of one more label where there is one."""
-    estimated = any("relabel_with_estimate" in found.get("seconds", {}) for found in record["pools"])
-    heads = ["points", "", "first answer, s", "one more label, s"]
-    heads += ["one more label, with its estimate, s"] if estimated else []
+    """Seconds and memory of each run on each pool, and what was forecast."""
+    heads = ["points", "", "first answer, s", "one more label, s", "with its estimate, s", "suggest, s", "peak, GiB"]
+    heads.append("forecast")
     rows = []
     for found in record["pools"]:
         name = [f"{found['points']:,} x {found['dimensions']}", found["run"]]
         if "failed" in found:
-            rows.append([*name, found["failed"].split(": ", 1)[-1], *[""] * (len(heads) - 2)])
+            rows.append([*name, found["failed"].split(": ", 1)[-1], *[""] * (len(heads) - 3)])
             continue
-        again = [found["seconds"].get(key) for key in ("relabel", "relabel_with_estimate")][: 1 + estimated]
-        first = sum(seconds for key, seconds in found["seconds"].items() if not key.startswith("relabel"))
-        more = ["" if seconds is None else number(seconds) for seconds in again]
-        rows.append([*name, number(first), *more, number(found["peak_bytes"] / 2**30)])
-    return table([*heads, "peak, GiB"], rows)
+        seconds = found["seconds"]
+        first = sum(value for key, value in seconds.items() if key in ("load", "label", "graph", "propagate", "fit"))
+        later = [seconds.get(key) for key in ("relabel", "relabel_with_estimate", "suggest")]
+        more = ["" if value is None else number(value) for value in later]
+        told = ""
+        if "forecast_bytes" in found:
+            told = f"{number(found['forecast_seconds'])} s, {number(found['forecast_bytes'] / 2**30)} GiB"
+        rows.append([*name, number(first), *more, number(found["peak_bytes"] / 2**30), told])
+    return table(heads, rows)
 
 
 def page(text: str, cpu: dict[str, Any], cuda: dict[str, Any], pool: dict[str, Any]) -> str:

@@ -41,6 +41,17 @@ def test_docs_field() -> None:
     assert script("field").page(text, saved("field"), saved("public_code")) == text, "run benchmarks/field.py"
 
 
+def test_docs_graph_quality() -> None:
+    text = read("performance.md")
+    assert script("graph_quality").page(text, saved("graph_quality")) == text, "run benchmarks/graph_quality.py"
+
+
+def test_a_graph_by_cells_labels_as_well_as_the_exact_one() -> None:
+    """On 10,000 points; benchmarks/graph_quality.py has 50,000."""
+    found = script("graph_quality").compare("cub", 10_000)
+    assert found["difference"]["mean"] > -0.5 and found["edges"] > 0.97
+
+
 def test_readme() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert script("field").readme(text, saved("field")) == text, "run benchmarks/field.py"

@@ -10,8 +10,8 @@ from scipy import sparse
 
 import a2lp
 from a2lp.errors import InputError
+from a2lp.pool import conjugate
 from a2lp.pool import graph as module_graph
-from a2lp.pool import propagate as module
 from a2lp.pool.graph import PoolGraph, from_sparse, neighbour_graph
 from a2lp.pool.propagate import propagate
 
@@ -83,7 +83,7 @@ def test_a_class_does_not_depend_on_the_others_or_on_cores(
     """Many blocks of rows and more than one of columns, most of which are done before others."""
     if ordered:
         monkeypatch.setattr(module_graph, "_ORDERED", 0)
-    monkeypatch.setattr(module, "_SHORT", 0)
+    monkeypatch.setattr(conjugate, "_SHORT", 0)
     x, _, y = pool(6000)
     graph = neighbour_graph(x.astype(dtype), 6)
     y = np.concatenate([y, y + np.random.default_rng(0).random((6000, C)), np.eye(6000)[:, :25]], axis=1).astype(dtype)

@@ -10,10 +10,11 @@ from sklearn.linear_model import LogisticRegression
 
 from a2lp.errors import InputError, UnknownNameError
 from a2lp.features import load
-from a2lp.pool import logistic
+from a2lp.pool import adapt, logistic, methods
 from a2lp.pool.graph import from_sparse, neighbour_graph
 from a2lp.pool.methods import METHODS
 from a2lp.pool.prepare import whitened_graph
+from a2lp.pool.propagate import propagate
 from a2lp.pool.weights import fit_weights, mix
 from a2lp.preprocess import l2
 
@@ -168,3 +169,24 @@ def test_validation_pool_of_textures(shared_data, answer):
     for per_class, least in ((1, 0.36), (10, 0.61)):
         scores = [accuracy(answer(prepared, some_labels(truth, per_class, seed)), truth) for seed in range(2)]
         assert np.mean(scores) > least
+
+
+def test_many_classes_take_the_work_of_their_edges(monkeypatch):
+    """Among 900 points of 350 classes, a dense graph would take many times the products of the sparse one."""
+    rng = np.random.default_rng(0)
+    truth = np.concatenate([np.arange(350), rng.integers(0, 350, 550)])
+    x = (rng.normal(size=(350, 32))[truth] + 0.5 * rng.normal(size=(900, 32))).astype(np.float32)
+    work = []
+
+    def counted(graph, y, alpha, **options):
+        found = propagate(graph, y, alpha, **options)
+        work.append(graph.weights.nnz * y.shape[1] * (found.iterations + 1))
+        return found
+
+    monkeypatch.setattr(adapt, "propagate", counted)
+    monkeypatch.setattr(methods.select, "run", None)  # the dense engine
+    points, graph = whitened_graph(x)[1:]
+    z = methods.a2lp(methods.Task(points, graph, np.where(np.arange(900) < 350, truth, -1), 350))
+    assert (z.argmax(axis=1) == truth).mean() > 0.95
+    assert len(work) == 2 * 99 + 1  # once for Z and once for its adjoint, in each step
+    assert sum(work) < 100 * (900**3 / 3 + 2 * 350 * 900**2) / 5  # of the factorisations and solves of a dense graph

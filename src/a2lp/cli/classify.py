@@ -64,6 +64,15 @@ def classify(
         typer.Option(help="Also write a page about the labels: what to look at first, and a map.", metavar="PAGE.html"),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT and the page if they exist.")] = False,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where stages of a large set are kept: a run that was ended goes on from there.", metavar="DIR"
+        ),
+    ] = None,
+    memory_limit: Annotated[
+        float | None, typer.Option(help="Refuse a set that will take more memory than this.", metavar="GIB")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     *,
     how: Any,
@@ -93,6 +102,8 @@ def classify(
             abstain=abstain,
             reject=reject,
             target=target,
+            folder=folder,
+            memory_limit=None if memory_limit is None else int(memory_limit * 2**30),
             seed=seed,
             progress=progress,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ def label(
     embedding: Embedding | None = None,
     seed: int = 0,
     progress: Progress | None = None,
+    folder: str | Path | None = None,
+    memory_limit: int | None = None,
 ) -> Labelled:
     """Label all points from a few labelled ones, from the names of the classes, or from both.
 
@@ -73,7 +76,11 @@ def label(
     seed : int
         Of everything random.
     progress : callable, optional
-        Called with the step, the amount done, and the total.
+        Called with the step, the amount done, and the total. For 100,000 points or more, the step says about how much
+        memory and time they will take.
+    folder, memory_limit : optional
+        For large sets of points, as in ``Pool``: where stages are kept, so that a run that was ended goes on; and the
+        bytes that must not be exceeded.
 
     See Also
     --------
@@ -95,7 +102,7 @@ def label(
     check_options(method, abstain, reject, target)
     named = {"classes": classes, "prototypes": prototypes}
     given = read_inputs(embeddings, labels, keys, key, embedding, progress, how, **named)
-    pool = given.pool(method, seed, progress)
+    pool = given.pool(method, seed, progress, folder=folder, memory_limit=memory_limit)
     if len(pool.answer.classes) < 2:
         raise InputError(
             f"labels has only the class {shown(pool.answer.classes[0])}; a choice needs two. Label a point of another "

@@ -20,10 +20,13 @@ from a2lp.files import exists
 from a2lp.labelling.labels import Task, check_classes, read_task
 from a2lp.labelling.names import ClassNames, find_names, own_names
 from a2lp.labelling.sources import Embedding, Points, Progress, embed_points, find_points
+from a2lp.pool.forecast import forecast
 from a2lp.pool.graph import PoolGraph
 from a2lp.pool.session import Pool
 
 NDArray = np.ndarray[Any, Any]
+
+_LARGE = 100_000  # points from which on it is told what they will take
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,16 +61,22 @@ class Inputs:
     how: Any = ""
     classes: ClassNames | None = None
 
-    def pool(self, method: str, seed: int, progress: Progress | None) -> Pool:
-        """The pool with these labels: the caller's own, or a new one."""
+    def pool(self, method: str, seed: int, progress: Progress | None, **options: Any) -> Pool:
+        """The pool with these labels: the caller's own, or a new one, with options of ``Pool``."""
         pool = self.x
         if not isinstance(pool, Pool):
-            report = None if progress is None else partial(progress, "finding neighbours")
-            named = {} if self.classes is None else self.classes.arguments
-            pool = Pool(self.x, method=method, seed=seed, progress=report, **named)
+            report = None if progress is None else partial(progress, f"finding neighbours{_forecast(self.x)}")
+            options |= {} if self.classes is None else self.classes.arguments
+            pool = Pool(self.x, method=method, seed=seed, progress=report, **options)
         if self.labels is not None:
             pool.label(slice(None), self.labels, self.how)
         return pool
+
+
+def _forecast(x: Any) -> str:
+    """What a large pool will take, in brackets."""
+    shape = np.shape(x) if hasattr(x, "shape") else ()
+    return f" ({forecast(*shape)})" if len(shape) == 2 and shape[0] >= _LARGE else ""
 
 
 def read_inputs(

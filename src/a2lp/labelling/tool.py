@@ -70,9 +70,11 @@ def classify_files(
     report : str or Path, optional
         A page to write about the labels, as in ``a2lp.labelling.report.write_report``.
     **options
-        As in ``a2lp.label``: ``method``, ``abstain``, ``reject``, ``target``, ``seed``.
+        As in ``a2lp.label``: ``method``, ``abstain``, ``reject``, ``target``, ``seed``, ``folder``,
+        ``memory_limit``.
     """
-    check_options(**{name: value for name, value in options.items() if name != "seed"})
+    checked = ("method", "abstain", "reject", "target")
+    check_options(**{name: value for name, value in options.items() if name in checked})
     check_not_labels(out, [labels] if isinstance(labels, str | Path) else labels)
     how = how or Embedding()
     task, named = read_named_task(labels, find_points(source), names, text, how)

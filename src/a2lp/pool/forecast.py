@@ -21,7 +21,7 @@ from a2lp.pool.neighbours import SPARE, pick_method
 from a2lp.pool.part import part_size
 from a2lp.pool.whiten import LARGE, SAMPLE
 
-_PROCESS = 300 << 20  # Python and the libraries
+_PROCESS = 400 << 20  # Python, the libraries, and tiles that are compared
 _EDGES = 1.45  # entries of a row of the graph, for each neighbour that a point chooses
 _COLUMNS = 32  # of a block of classes that is solved at a time
 
@@ -61,7 +61,7 @@ def _bytes(n: int, d: int, c: int, k: int, itemsize: int) -> int:
     points = n * d * (2 if mapped else itemsize)  # a map counts while it is read
     lists = n * (k + SPARE) * 8
     graph = n * k * _EDGES * 8
-    search: float = points + lists
+    search = float(points + lists)
     if pick_method("auto", n) == "cells":
         links = 2 * n * 48 * 5
         search += max(links, 40 * 4 * math.sqrt(n) * d * 4)  # neighbours of neighbours; the sample of k-means

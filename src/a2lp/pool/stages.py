@@ -105,7 +105,7 @@ def release(*arrays: NdArray) -> None:
     for array in arrays:
         # of a private map, changes would be lost
         if isinstance(array, np.memmap) and array.mode != "c" and hasattr(mmap, "MADV_DONTNEED"):
-            array._mmap.madvise(mmap.MADV_DONTNEED)
+            array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
 
 
 def _hash(x: NdArray, kind: str) -> str:
