@@ -24,6 +24,8 @@ from page_speed import speed
 from study import RECORDS, ROOT, Record
 
 RECORD = RECORDS / "page_browser.json"
+EARLY = """performance.getEntriesByType("resource")
+    .filter((one) => one.startTime < performance.getEntriesByName("usable")[0].startTime).map((one) => one.name)"""
 WEB = ROOT / "src" / "a2lp" / "serve" / "web"
 EXTRA = ("starlette", "uvicorn", "wsproto", "anyio", "h11")
 KINDS = ("Arctic", "Black", "Common", "Forster", "Herring", "Little")
@@ -42,11 +44,11 @@ def size(folder: Path) -> dict[str, Any]:
         sent: dict[str, int] = {}
         tab.page.on("requestfinished", lambda request: sent.update(_file(request)))
         tab.page.goto(server.address)
-        tab.ready()
-        first = dict(sent)
-        tab.press(".", "x", "Escape", "?", "Escape")
+        tab.ready().press(".", "x", "Escape", "?", "Escape")
         tab.page.wait_for_selector("#map.here", timeout=60_000)
         tab.page.wait_for_timeout(4000)
+        early = [url.rsplit("/", 1)[1] for url in tab.page.evaluate(EARLY)]
+        first = {file: size for file, size in sent.items() if file in (*early, "index.html", "favicon.svg")}
         tab.check()
         requests = len(tab.requests)
     installed = {name: sum(_size(file) for file in distribution(name).files or ()) for name in EXTRA}

@@ -49,7 +49,9 @@ async function resync() {
     if (state.phase !== "ready") return;
     store.apply(readRows(await api.bytes("/api/rows")));
     document.documentElement.dataset.phase = "ready";
+    performance.mark("usable");
     api.resume(`${state.source} ${state.n}`);
+    grid.retry();
     if (!map?.plane && state.map) drawMap();
   } catch (error) {
     if (error instanceof Refused && error.status !== 403) status.toast(error.message);

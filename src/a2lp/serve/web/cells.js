@@ -29,7 +29,7 @@ export class Cells {
     const caption = h("span", { class: "caption" });
     const picture = h("span", { class: "picture" }, this.store.state.images ? img : text);
     const element = h("div", { role: "gridcell", class: "cell", id: `cell-${row}`, "data-row": row, tabindex: -1, "aria-colindex": column }, picture, caption);
-    img.addEventListener("load", () => picture.classList.add("here"));
+    img.addEventListener("load", () => picture.classList.replace("broken", "here") || picture.classList.add("here"));
     img.addEventListener("error", () => picture.classList.add("broken"));
     if (this.store.state.images) img.src = `/thumb/${row}/${side * devicePixelRatio > 150 ? 256 : 128}`;
     const cell = { element, img, text, caption, row, drawn: "" };
@@ -117,16 +117,18 @@ export class Cells {
     const drawn = `${name} ${group.count} ${seen.length} ${unseen.length} ${this.store.slot(group.id)}`;
     if (element.dataset.drawn === drawn) return;
     element.dataset.drawn = drawn;
-    const tool = (/** @type {string} */ what, /** @type {string} */ text, /** @type {string} */ title) =>
-      h("button", { type: "button", class: "small", tabindex: -1, "data-do": what, "data-group": index, title }, text);
+    const tool = (/** @type {string} */ what, /** @type {string} */ title, /** @type {(string | Node)[]} */ ...text) =>
+      h("button", { type: "button", class: "small", tabindex: -1, "data-do": what, "data-group": index, title }, ...text);
+    const wide = (/** @type {string} */ text) => h("span", { class: "wide" }, text); // a phone has no room for it
     fill(
       element,
       group.id >= 0 && mark(this.store.slot(group.id)),
       h("strong", {}, name),
       h("span", { class: "soft" }, count(group.count)),
       h("span", { class: "push" }),
-      seen.length > 0 && tool("accept-seen", `Accept ${count(seen.length)} seen`, "Shift+Enter: those that were on the screen become examples"),
-      unseen.length > 0 && tool("accept-all", `Accept all ${count(seen.length + unseen.length)}…`, "Ctrl+Shift+Enter: look at twelve of the unseen ones first"),
+      seen.length > 0 && tool("accept-seen", "Shift+Enter: those that were on the screen become examples", `Accept ${count(seen.length)}`, wide(" seen")),
+      unseen.length > 0 &&
+        tool("accept-all", "Ctrl+Shift+Enter: look at twelve of the unseen ones first", wide("Accept "), `all ${count(seen.length + unseen.length)}…`),
     );
   }
 }

@@ -175,7 +175,10 @@ export class Grid extends EventTarget {
   /** Put the lines in view into the document, and take the others out; the line of the current point stays. */
   #draw() {
     const { layout, scroll } = this;
-    if (!layout.lines) return this.#remember();
+    if (!layout.lines) {
+      this.cells.where(byId("where"), null);
+      return this.#remember();
+    }
     const first = layout.at(scroll.top - this.#cellHeight * 0.5);
     const last = layout.at(scroll.top + this.#tall + this.#cellHeight * 0.5);
     const at = this.view.current >= 0 ? this.view.position[this.view.current] : -1;
@@ -269,6 +272,11 @@ export class Grid extends EventTarget {
     }
     this.dispatchEvent(new CustomEvent("seen", { detail: rows }));
     for (const row of this.#rows.values()) this.#heading(row);
+  }
+
+  /** Ask again for images that did not come. */
+  retry() {
+    for (const { img } of this.#cells.values()) if (img.parentElement?.classList.contains("broken")) img.src = img.src.split("#")[0];
   }
 
   /** What the screen shows is seen with its newest label, too. */
