@@ -75,7 +75,7 @@ class Inputs:
 
 def _forecast(x: Any) -> str:
     """What a large pool will take, in brackets."""
-    shape = np.shape(x) if hasattr(x, "shape") else ()
+    shape: Sequence[int] = np.shape(x) if hasattr(x, "shape") else ()
     return f" ({forecast(*shape)})" if len(shape) == 2 and shape[0] >= _LARGE else ""
 
 
