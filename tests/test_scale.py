@@ -146,6 +146,18 @@ def test_a_worker_that_is_killed_costs_the_block_it_was_at(site: Site) -> None:
     assert not (site.folder / "cluster" / "blocks").exists()
 
 
+def test_ctrl_c_is_one_line_and_ends_the_workers(site: Site) -> None:
+    run = site.bench("out", "--scheduler", "local:1", seconds=0.4)
+    wait(lambda: len(site.noted()) >= 2)
+    started = processes(run.pid)
+    for each in started:  # as a terminal does
+        each.send_signal(signal.SIGINT)
+    _, err = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert err.splitlines()[-1].startswith("interrupted: ") and "Traceback" not in err
+    wait(lambda: not any(each.is_running() for each in started))
+
+
 def test_a_lost_scheduler_is_one_sentence_and_the_same_command_continues(site: Site) -> None:
     with site.cluster("--death-timeout", "5") as programs:
         run = site.bench("out", "--scheduler", "scheduler.json", seconds=0.4)

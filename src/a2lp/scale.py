@@ -12,6 +12,7 @@ import os
 import pickle
 import re
 import secrets
+import signal
 import socket
 import threading
 import time
@@ -96,6 +97,7 @@ class Cluster:
                     dashboard_address="127.0.0.1:0",
                     silence_logs=logging.CRITICAL,
                     env={"A2LP_CORES": str(max(1, cores.count() // self.n_local))},
+                    preload=__name__,
                 )
             try:
                 self._client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
@@ -138,10 +140,8 @@ class Work:
         return self
 
     def __exit__(self, *failure: object) -> None:
-        if self._tasks:
-            with suppress(Exception):  # of a cluster that is gone
-                self._client.cancel(list(self._tasks), force=True)
-        self._tasks.clear()
+        with suppress(Exception):  # of a cluster that is gone
+            self._client.cancel(list(self._tasks), force=True)
 
     def __iter__(self) -> Iterator[Outcome]:
         while self._tasks:
@@ -190,8 +190,7 @@ class _Workers:
         self.cluster = cluster
         self.known: set[str] = set()
         self._had_some = False
-        self._looked, self._complete = 0.0, time.monotonic()
-        self._said = False
+        self._looked, self._complete, self._said = 0.0, time.monotonic(), False
         self._silent = 0  # questions in a row that the scheduler did not answer in time
 
     def watch(self, client: Any) -> bool:
@@ -268,6 +267,11 @@ def _distributed() -> Any:
 # ---- on a worker --------------------------------------------------------------------------------------------------
 
 _ALONE = threading.Lock()
+
+
+def dask_setup(worker: Any) -> None:
+    """Leave Ctrl-C to the command, which ends its workers; Dask calls this when a worker of ``local:N`` starts."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _run(version: str, function: Callable[..., Any], *arguments: str | int) -> Any:
