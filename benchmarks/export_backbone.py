@@ -60,13 +60,14 @@ class Graph:
         step = np.abs(kernel).max(axis=(1, 2, 3), keepdims=True) / largest
         step = np.maximum(step, np.finfo(np.float32).tiny).astype(np.float32)  # a channel may be all zeros
         whole = np.rint(kernel / step).astype(np.int64)
-        if bits == 16:
-            value = self.add("Cast", self.constant(whole.astype(np.int16)), to=TensorProto.FLOAT)
-        else:
-            high, low = self.constant((whole >> 8).astype(np.int16)), self.constant((whole & 255).astype(np.uint8))
-            high, low = (self.add("Cast", part, to=TensorProto.FLOAT) for part in (high, low))
-            value = self.add("Add", self.add("Mul", high, self.constant(np.float32(256))), low)  # exact: 24 bits
-        return self.add("Mul", value, self.constant(step))
+        # a tensor for each byte, the highest first, since high bytes can be compressed; sums are exact up to 24 bits
+        value: str | None = None
+        for shift in range(bits - 8, -1, -8):
+            byte = (whole >> shift).astype(np.int8) if value is None else ((whole >> shift) & 255).astype(np.uint8)
+            part = self.add("Cast", self.constant(byte), to=TensorProto.FLOAT)
+            above = None if value is None else self.add("Mul", value, self.constant(np.float32(256)))
+            value = part if above is None else self.add("Add", above, part)
+        return self.add("Mul", str(value), self.constant(step))
 
     def convolution(self, x: str, conv: torch.nn.Conv2d, norm: torch.nn.BatchNorm2d) -> str:
         """A convolution and the normalisation after it, as one; folded in float64."""

@@ -58,7 +58,7 @@ def test_real_pickles_are_read_in_their_own_order(tmp_path: Path, content: Any, 
 def test_the_names_that_numpy_1_and_python_2_wrote(tmp_path: Path) -> None:
     path = tmp_path / "output.pkl"
     modern = pickle.dumps(VECTORS, 2)
-    assert b"numpy._core.multiarray" in modern
+    assert b"numpy._core.multiarray" in modern or np.__version__.startswith("1.")
     path.write_bytes(modern.replace(b"numpy._core.multiarray", b"numpy.core.multiarray"))
     assert np.array_equal(load(path).features, np.concatenate(list(VECTORS.values())))
     data = np.float32([[1, -2]]).tobytes()  # Python 2: bytes are a string, and nothing encodes it
