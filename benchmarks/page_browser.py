@@ -201,7 +201,7 @@ def hostile(folder: Path) -> dict[str, Any]:
     """Names that would be scripts: how many are shown as they are, as classes and in the palette; CSP reports."""
     import pandas
 
-    vectors = pandas.DataFrame(np.random.default_rng(0).normal(size=(40, 4)), columns=list("abcd"))
+    vectors = pandas.DataFrame(np.random.default_rng(0).normal(size=(40, 4)), columns=[f"f{i}" for i in range(4)])
     files = [f"{HOSTILE[i % len(HOSTILE)]} {i}" for i in range(40)]
     vectors.assign(file=files).to_parquet(folder / "points.parquet")
     (folder / "names.txt").write_text("\n".join(HOSTILE), encoding="utf-8")

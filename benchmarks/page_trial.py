@@ -34,8 +34,8 @@ from a2lp.files import write_text
 
 RECORD = RECORDS / "page_trial.json"
 PAGE = ROOT / "docs" / "serve.md"
-STOPS = (20, 50, 100, 200, 300)  # labels
-DRAWS = 3  # of random labels
+STOPS = (20, 50, 100, 200)  # labels
+DRAWS = 2  # of random labels
 
 
 def write_photos(pack: Pack, folder: Path) -> dict[str, str]:
