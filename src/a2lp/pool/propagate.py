@@ -51,6 +51,7 @@ def propagate(
     tolerance: float = 1e-6,
     start: Any = None,
     largest: float = math.inf,
+    overwrite: bool = False,
 ) -> Propagated:
     """Solve (I - alpha S) Z = Y (eq. 5).
 
@@ -68,6 +69,8 @@ def propagate(
     largest : float
         From a start, a change at one point among many may be within the tolerance. Residuals larger than this are
         solved for where they are, so that it counts.
+    overwrite : bool
+        Y may be overwritten by Z.
     """
     y = _matrix("Y", Y, graph.n)
     require_number("alpha", alpha, "at least 0 and below 1", lambda v: 0 <= v < 1, "The paper uses 0.8.")
@@ -77,7 +80,7 @@ def propagate(
         raise ShapeError(
             f"start has shape {before.shape} and Y {y.shape}; start must be a Z of as many points and classes."
         )
-    z, system = np.empty_like(y), graph.system
+    z, system = y if overwrite and y is Y else np.empty_like(y), graph.system
 
     def solve(part: slice, run: cores.Map) -> tuple[NdArray, int]:
         mine = None if before is None else before[:, part]
