@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from a2lp import cores
-from a2lp.arrays import chunks
 from a2lp.checks import require_number
 from a2lp.errors import InputError, ShapeError
 from a2lp.pool.conjugate import LANES, Solver
@@ -21,6 +20,7 @@ from a2lp.pool.graph import PoolGraph
 from a2lp.pool.neighbours import NdArray
 
 _WIDTH = 32  # columns of a block: a row of it fills two cache lines
+_LONG_WIDTH = 24  # of one that is larger than the cache: there, a column among 32 takes three times as long
 _WHOLE = 50_000  # points up to which each core solves for blocks of its own; beyond, all share the rows of one
 
 
@@ -86,7 +86,7 @@ def propagate(
         mine = None if before is None else before[:, part]
         return Solver(system, float(alpha), float(largest), run).solve(y[:, part], mine, z[:, part], float(tolerance))
 
-    parts = _blocks(y.shape[1])
+    parts = _blocks(y.shape[1], _WIDTH if graph.n <= _WHOLE else _LONG_WIDTH)
     with cores.crew() as run:
         if graph.n <= _WHOLE and len(parts) > 1:
             found = run(lambda part: solve(part, cores.alone), parts)
@@ -101,11 +101,11 @@ def propagate(
     return Propagated(z, residual, max(rounds for _, rounds in found))
 
 
-def _blocks(c: int) -> list[slice]:
-    """Columns in blocks of nearly equal width, a multiple of what is padded."""
+def _blocks(c: int, most: int) -> list[slice]:
+    """Columns in blocks of nearly equal width, multiples of what is padded."""
     lanes = math.ceil(c / LANES)
-    count = math.ceil(lanes * LANES / _WIDTH)
-    return list(chunks(c, LANES * math.ceil(lanes / count)))
+    ends = np.cumsum([len(part) for part in np.array_split(np.arange(lanes), math.ceil(lanes * LANES / most))]) * LANES
+    return [slice(start, min(end, c)) for start, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True)]
 
 
 def _matrix(name: str, values: Any, n: int) -> NdArray:
