@@ -122,3 +122,18 @@ def test_tolerances_are_those_of_the_methods(data: Any) -> None:
     y = np.eye(C, dtype=np.float32)[truth]
     found = propagation.propagate(graph, y, 0.5, tolerance=1e-2, start=np.zeros_like(y, np.float16))
     assert (found.residual <= 1e-2).all() and found.iterations > 0
+
+
+def test_nothing_depends_on_the_number_of_cores(data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, truth = data
+    monkeypatch.setattr(session, "_REMEMBER", 0)
+    found = []
+    for n_cores in (1, 2, 8):
+        monkeypatch.setenv("A2LP_CORES", str(n_cores))
+        pool = Pool(x, labels(truth, 80))
+        first = pool.assessment
+        pool.label(100, int(truth[100]))
+        found.append((pool.answer.probabilities, first.probabilities, pool.novelty, pool.suggest(5).rows))
+    for others in found[1:]:
+        for one, other in zip(found[0], others, strict=True):
+            np.testing.assert_array_equal(one, other)

@@ -12,6 +12,7 @@ import a2lp
 from a2lp.errors import InputError
 from a2lp.pool import conjugate
 from a2lp.pool import graph as module_graph
+from a2lp.pool import propagate as module
 from a2lp.pool.graph import PoolGraph, from_sparse, neighbour_graph
 from a2lp.pool.propagate import propagate
 
@@ -84,6 +85,7 @@ def test_a_class_does_not_depend_on_the_others_or_on_cores(
     if ordered:
         monkeypatch.setattr(module_graph, "_ORDERED", 0)
     monkeypatch.setattr(conjugate, "_SHORT", 0)
+    monkeypatch.setattr(module, "_WHOLE", 0 if ordered else 50_000)
     x, _, y = pool(6000)
     graph = neighbour_graph(x.astype(dtype), 6)
     y = np.concatenate([y, y + np.random.default_rng(0).random((6000, C)), np.eye(6000)[:, :25]], axis=1).astype(dtype)

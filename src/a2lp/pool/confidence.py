@@ -34,7 +34,7 @@ import numpy as np
 
 from a2lp.pool.calibrate import Calibration, calibrate, evidence, left_behind, need_power
 from a2lp.pool.held_out import draw_folds, predict_held_out
-from a2lp.pool.methods import METHODS, Task, lp
+from a2lp.pool.methods import Task, predict_rows
 from a2lp.pool.neighbours import NdArray
 from a2lp.pool.open_set import novelty
 from a2lp.pool.rows import by_rows
@@ -240,8 +240,8 @@ def _held_out(answer: PoolAnswer) -> tuple[NdArray, NdArray, NdArray]:
 
     def predict(codes: NdArray, held_out: NdArray) -> NdArray:
         hidden = task.hiding(codes)
-        predicted = METHODS[answer.method](hidden)[held_out]
-        return np.column_stack([predicted, lp(hidden)[held_out].max(axis=1)])
+        predicted = predict_rows(hidden, answer.method, held_out)
+        return np.column_stack([predicted, predict_rows(hidden, "lp", held_out).max(axis=1)])
 
     found = predict_held_out(task.codes, folds, predict)
     predicted = found[:, :-1]

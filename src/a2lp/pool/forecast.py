@@ -1,7 +1,8 @@
 """About how much memory and time a pool will take, before anything is computed.
 
-Memory is counted from the arrays that are held at the peak; time from the products of matrices and of the graph, at the
-speed of a short product on this machine. docs/performance.md compares both with what was measured.
+Memory is counted from the arrays that are held at the peak. Time is that of products of matrices, at the speed of a
+short one on this machine, and of work that was timed for a point. docs/performance.md compares both with what was
+measured.
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ from typing import NamedTuple
 import numpy as np
 
 from a2lp import cores
-from a2lp.arrays import chunks
 from a2lp.cores import map_on_cores
 from a2lp.errors import InputError
 from a2lp.pool.cells import expected_products
+from a2lp.pool.methods import FIT_WHOLE
 from a2lp.pool.neighbours import SPARE, pick_method
 from a2lp.pool.part import part_size
 from a2lp.pool.whiten import LARGE, SAMPLE
 
 _PROCESS = 400 << 20  # Python, the libraries, and tiles that are compared
 _EDGES = 1.45  # entries of a row of the graph, for each neighbour that a point chooses
+_EXACT_SHARE, _CELLS_SHARE = 0.7, 0.35  # of the speed of products, with the lists that are kept up
+_POINT = 3e-5  # seconds for the cells and the neighbours of neighbours of a point, on two cores
+_ANSWER = 2.5e-7  # seconds for a point and a class in an answer, on two cores
 _COLUMNS = 32  # of a block of classes that is solved at a time
 
 
@@ -68,35 +72,39 @@ def _bytes(n: int, d: int, c: int, k: int, itemsize: int) -> int:
     classes = 4 * n * c
     block = 4 * n * min(_COLUMNS, c)
     sample = part_size(n) * (4 * d + 8 * (k + SPARE)) if n > part_size(n) else 0
-    # propagated, em, distributions and what is solved; starts of the next answer in half precision
-    answer = (0 if mapped else points) + lists + 2 * graph + sample + 5 * classes + 4 * classes // 2 + 5 * block
+    # propagated, em, logits and what is solved; starts of the next answer in half precision
+    answer = (0 if mapped else points) + lists + 2 * graph + sample + 4 * classes + 4 * classes // 2 + 5 * block
     # three sets of probabilities, one of them in float64
     judged = (0 if mapped else points) + lists + 2 * graph + sample + 4 * classes + 4 * classes // 2 + 2 * classes
     return int(_PROCESS + max(search, answer, judged))
 
 
 def _seconds(n: int, d: int, c: int) -> float:
-    speed = _speed()
+    speed, two_cores = _speed(), 2 / cores.count()
 
     def search(m: int) -> float:
-        exact = 2.0 * m * m * d / 2
-        return exact if pick_method("auto", m) == "exact" else expected_products(m, d)
+        if pick_method("auto", m) == "exact":
+            return m * m * d / (_EXACT_SHARE * speed)
+        return expected_products(m, d) / (_CELLS_SHARE * speed) + two_cores * _POINT * m
 
-    products = search(n) + search(min(n, SAMPLE)) + (search(part_size(n)) if n > part_size(n) else 0)
-    # an answer passes over the points nine times and makes a dozen products with the graph; folds are eight answers
-    folds = 3 * min(n, 100_000) + 5 * min(n, part_size(n))
-    answers = (n + folds) * c * (9 * 2 * d + 12 * 20 * _EDGES * 2 * 6)
-    return 2.0 + (products + answers) / speed
+    total = 1 + search(n) + search(min(n, SAMPLE))
+    part = part_size(n)
+    if part < n:
+        total += search(part)
+    answers = n + 3 * (n if n <= FIT_WHOLE else part) + 5 * part  # the weights and the estimate take eight folds
+    return total + two_cores * _ANSWER * answers * c
 
 
 def _speed() -> float:
-    """Operations a second of products of matrices, on all cores together."""
-    rng = np.random.default_rng(0)
-    a = rng.random((512, 512), dtype=np.float32)
-    map_on_cores(lambda _: a @ a, range(cores.count()))
-    start, rounds = time.perf_counter(), 16 * cores.count()
-    map_on_cores(lambda part: [a @ a for _ in range(part.start, part.stop)], chunks(rounds, 8))
-    return rounds * 2 * 512**3 / (time.perf_counter() - start)
+    """Operations a second of products of matrices, on all cores together: the best of a few, whatever else runs."""
+    a = np.random.default_rng(0).random((512, 512), dtype=np.float32)
+
+    def once() -> float:
+        start = time.perf_counter()
+        map_on_cores(lambda _: [a @ a for _ in range(4)], range(cores.count()))
+        return 4 * cores.count() * 2 * 512**3 / (time.perf_counter() - start)
+
+    return max(once() for _ in range(8))
 
 
 def _duration(seconds: float) -> str:

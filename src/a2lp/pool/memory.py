@@ -12,6 +12,7 @@ from a2lp.pool.graph import PoolGraph
 from a2lp.pool.neighbours import NdArray, nearest, rows_of
 from a2lp.pool.part import Part
 from a2lp.pool.propagate import propagate
+from a2lp.pool.rows import by_rows
 
 _LARGEST = 0.02  # residual of a distribution at any point, so that one label counts among a million points
 
@@ -50,15 +51,16 @@ class Memory:
         return z
 
     def solved(self, name: str, graph: PoolGraph, y: NdArray, alpha: float, tolerance: float) -> NdArray:
-        """Z for any y (n, c), from the last one of this name."""
+        """Z for any y (n, c), from the last one of this name; y may be overwritten."""
         start = self._starts.get(name)
         fits = start is not None and start.shape == y.shape
         if fits:
-            z = propagate(graph, y, alpha, tolerance=tolerance, start=start, largest=_LARGEST).Z
+            z = propagate(graph, y, alpha, tolerance=tolerance, start=start, largest=_LARGEST, overwrite=True).Z
         else:
-            z = propagate(graph, y, alpha, tolerance=tolerance).Z
+            z = propagate(graph, y, alpha, tolerance=tolerance, overwrite=True).Z
         if self.keep:
-            self._starts[name] = z.astype(np.float16)  # three digits: more than the tolerance of what starts from it
+            # three digits: more than the tolerance of what starts from it
+            self._starts[name] = by_rows(lambda part: z[part], np.empty(z.shape, np.float16))
         return z
 
     def fitted(self, points: NdArray, targets: NdArray) -> NdArray:

@@ -46,7 +46,7 @@ from a2lp.pool.memory import NO_MEMORY, Memory
 from a2lp.pool.names import Names, named
 from a2lp.pool.neighbours import NdArray, nearest, rows_of
 from a2lp.pool.part import WHOLE, Part
-from a2lp.pool.rows import by_rows, products, weighted_sums
+from a2lp.pool.rows import as_distributions, by_rows, products, weighted_sums
 from a2lp.pool.weights import fit_weights, mix
 
 N_NEIGHBORS = 20
@@ -64,7 +64,7 @@ _FIT_FROM = 4  # labels per class from which the weights are fitted; with fewer 
 _FIT_FROM_WITH_NAMES = 8
 _LABELS_OF_A_NAME = 4.0  # labels per class at which the models of labels have half their weight beside names
 _FIT_FOLDS = 3
-_FIT_WHOLE = 100_000  # points up to which the weights are fitted on all of them; a part costs up to 0.4 points
+FIT_WHOLE = 100_000  # points up to which the weights are fitted on all of them; a part costs up to 0.4 points
 _SCALE = 0.5  # of the first weights: makes the confidence about right
 _KNN = 5
 _DENSE_WORK = 5e8  # multiply-adds of a step, up to which a dense graph in one compiled loop is faster than a sparse one
@@ -177,10 +177,10 @@ class Task:
     def smoothed(self, distributions: NdArray, name: str) -> NdArray:
         """Distributions averaged over the graph; labelled points contribute their given labels.
 
-        What they are averages of has a name, by which the next answer starts from this one.
+        What they are averages of has a name, by which the next answer starts from this one. They are overwritten.
         """
-        y = self.pinned(distributions)
-        return as_distributions(self.memory.solved(name, self.graph, y, _SMOOTH, _SMOOTH_RESIDUAL))
+        z = self.memory.solved(name, self.graph, self.pinned(distributions), _SMOOTH, _SMOOTH_RESIDUAL)
+        return as_distributions(z, overwrite=True)
 
 
 def lp(task: Task) -> NdArray:
@@ -251,6 +251,16 @@ METHODS: dict[str, Callable[[Task], NdArray]] = {
 WITHOUT_LABELS = ("auto", "lp", "names")  # these need no labels where there are names
 
 
+def predict_rows(task: Task, method: str, rows: NdArray) -> NdArray:
+    """Distributions of some points (m, c), by a method."""
+    if method == "lp" or (method == "auto" and task.points is None):
+        return as_distributions(task.propagated[rows])
+    if method == "auto":
+        assert task.weights is not None
+        return mix(_logarithms(_models(task), rows), task.weights)
+    return METHODS[method](task)[rows]
+
+
 def choose_weights(task: Task) -> tuple[NdArray, str]:
     """The weights of ``auto``, of each of its models, and how they were chosen."""
     labels = task.labels_per_class
@@ -259,7 +269,7 @@ def choose_weights(task: Task) -> tuple[NdArray, str]:
         start, fit_from = np.append(labels / (labels + _LABELS_OF_A_NAME) * start, 1.0), _FIT_FROM_WITH_NAMES
     if (count := usual_count(task.codes, task.n_classes)) < fit_from or task.n_classes == 1:
         return start, f"fixed, since most classes have {count} label{'s' * (count != 1)}"
-    task, _ = task.sample(_FIT_WHOLE)
+    task, _ = task.sample(FIT_WHOLE)
     folds = draw_folds(task.codes, _FIT_FOLDS, task.seed)
     held_out = predict_held_out(task.codes, folds, lambda codes, rows: _logarithms(_models(task.hiding(codes)), rows))
     weights = fit_weights(held_out, task.codes[folds >= 0], start)
@@ -330,17 +340,6 @@ def _expectation_maximisation(task: Task, logits: NdArray) -> NdArray:
             evidence = np.maximum(log_softmax(logits[part]), _LEAST)
             return np.asarray(softmax(closeness + shift + weight * evidence))
 
-        soft = task.pinned(task.smoothed(products(points, expected, np.empty_like(logits)), f"em {number}"))
+        soft = products(points, expected, soft if soft.dtype == logits.dtype else np.empty_like(logits))
+        soft = task.pinned(task.smoothed(soft, f"em {number}"))
     return soft
-
-
-def as_distributions(z: NdArray) -> NdArray:
-    """Rows that sum to 1; uniform where nothing positive arrived."""
-
-    def normalised(part: slice) -> NdArray:
-        rows = np.maximum(z[part], 0)  # the solver may leave values slightly below 0
-        total = rows.sum(axis=1, keepdims=True)
-        rows[total[:, 0] <= 0] = 1 / z.shape[1]
-        return np.asarray(rows / np.where(total > 0, total, 1))
-
-    return by_rows(normalised, np.empty_like(z))

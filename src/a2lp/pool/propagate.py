@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from a2lp import cores
-from a2lp.arrays import chunks
 from a2lp.checks import require_number
 from a2lp.errors import InputError, ShapeError
 from a2lp.pool.conjugate import LANES, Solver
@@ -21,6 +20,7 @@ from a2lp.pool.graph import PoolGraph
 from a2lp.pool.neighbours import NdArray
 
 _WIDTH = 32  # columns of a block: a row of it fills two cache lines
+_LONG_WIDTH = 24  # of one that is larger than the cache: there, a column among 32 takes three times as long
 _WHOLE = 50_000  # points up to which each core solves for blocks of its own; beyond, all share the rows of one
 
 
@@ -51,6 +51,7 @@ def propagate(
     tolerance: float = 1e-6,
     start: Any = None,
     largest: float = math.inf,
+    overwrite: bool = False,
 ) -> Propagated:
     """Solve (I - alpha S) Z = Y (eq. 5).
 
@@ -68,6 +69,8 @@ def propagate(
     largest : float
         From a start, a change at one point among many may be within the tolerance. Residuals larger than this are
         solved for where they are, so that it counts.
+    overwrite : bool
+        Y may be overwritten by Z.
     """
     y = _matrix("Y", Y, graph.n)
     require_number("alpha", alpha, "at least 0 and below 1", lambda v: 0 <= v < 1, "The paper uses 0.8.")
@@ -77,13 +80,13 @@ def propagate(
         raise ShapeError(
             f"start has shape {before.shape} and Y {y.shape}; start must be a Z of as many points and classes."
         )
-    z, system = np.empty_like(y), graph.system
+    z, system = y if overwrite and y is Y else np.empty_like(y), graph.system
 
     def solve(part: slice, run: cores.Map) -> tuple[NdArray, int]:
         mine = None if before is None else before[:, part]
         return Solver(system, float(alpha), float(largest), run).solve(y[:, part], mine, z[:, part], float(tolerance))
 
-    parts = _blocks(y.shape[1])
+    parts = _blocks(y.shape[1], _WIDTH if graph.n <= _WHOLE else _LONG_WIDTH)
     with cores.crew() as run:
         if graph.n <= _WHOLE and len(parts) > 1:
             found = run(lambda part: solve(part, cores.alone), parts)
@@ -98,11 +101,11 @@ def propagate(
     return Propagated(z, residual, max(rounds for _, rounds in found))
 
 
-def _blocks(c: int) -> list[slice]:
-    """Columns in blocks of nearly equal width, a multiple of what is padded."""
+def _blocks(c: int, most: int) -> list[slice]:
+    """Columns in blocks of nearly equal width, multiples of what is padded."""
     lanes = math.ceil(c / LANES)
-    count = math.ceil(lanes * LANES / _WIDTH)
-    return list(chunks(c, LANES * math.ceil(lanes / count)))
+    ends = np.cumsum([len(part) for part in np.array_split(np.arange(lanes), math.ceil(lanes * LANES / most))]) * LANES
+    return [slice(start, min(end, c)) for start, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True)]
 
 
 def _matrix(name: str, values: Any, n: int) -> NdArray:

@@ -41,3 +41,15 @@ def weighted_sums(weights: NdArray, points: NdArray) -> NdArray:
     found = map_on_cores(lambda part: weights[part].T @ rows_of(points, part), chunks(len(points), size))
     release(points)
     return np.asarray(sum(found[1:], found[0]))
+
+
+def as_distributions(z: NdArray, *, overwrite: bool = False) -> NdArray:
+    """Rows that sum to 1; uniform where nothing positive arrived. ``z`` may be overwritten by them."""
+
+    def normalised(part: slice) -> NdArray:
+        rows = np.maximum(z[part], 0)  # the solver may leave values slightly below 0
+        total = rows.sum(axis=1, keepdims=True)
+        rows[total[:, 0] <= 0] = 1 / z.shape[1]
+        return np.asarray(rows / np.where(total > 0, total, 1))
+
+    return by_rows(normalised, z if overwrite else np.empty_like(z))

@@ -103,9 +103,12 @@ class Stages:
 def release(*arrays: NdArray) -> None:
     """Let the pages of mapped arrays leave this process, so that they count as the file's; they are read again."""
     for array in arrays:
+        found: Any = array
+        while found is not None and not isinstance(found, np.memmap):  # views of a map are plain arrays
+            found = getattr(found, "base", None)
         # of a private map, changes would be lost
-        if isinstance(array, np.memmap) and array.mode != "c" and hasattr(mmap, "MADV_DONTNEED"):
-            array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
+        if found is not None and found.mode != "c" and hasattr(mmap, "MADV_DONTNEED"):
+            found._mmap.madvise(mmap.MADV_DONTNEED)
 
 
 def _hash(x: NdArray, kind: str) -> str:
