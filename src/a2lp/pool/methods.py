@@ -255,7 +255,7 @@ def predict_rows(task: Task, method: str, rows: NdArray) -> NdArray:
     """Distributions of some points (m, c), by a method."""
     if method == "lp" or (method == "auto" and task.points is None):
         return as_distributions(task.propagated[rows])
-    if method == "auto":
+    if method == "auto" and (task.names is None or task.given.any()):
         assert task.weights is not None
         return mix(_logarithms(_models(task), rows), task.weights)
     return METHODS[method](task)[rows]
