@@ -143,6 +143,13 @@ def bpa(points: Array) -> Array:
     Two things differ from the authors' code: there, several tasks at a time stop as soon as scales change little on
     average, so that one task's answer depends on the others, and labelled pairs may be set to 0 and 1. Here all rounds
     are made, and no labels are used, as in their code for a single task.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from a2lp.preprocess import bpa
+    >>> bpa(np.eye(3)[None]).shape
+    (1, 3, 3)
     """
     xp, n = namespace(points), points.shape[-2]
     unit = plc(points)

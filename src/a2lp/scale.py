@@ -58,6 +58,13 @@ class Cluster:
         file that ``dask scheduler --scheduler-file`` writes.
     progress : callable, optional
         See ``Progress``.
+
+    Examples
+    --------
+    >>> from a2lp.scale import Cluster
+    >>> with Cluster("local:2") as cluster:  # nothing starts before there is work
+    ...     cluster.n_local
+    2
     """
 
     def __init__(self, scheduler: str, progress: Progress | None = None) -> None:

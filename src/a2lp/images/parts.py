@@ -76,6 +76,22 @@ def embed_parts(
         See ``Progress``; a cluster has its own.
     cluster : Cluster, optional
         Makes the parts on its workers, which must see the images and the folder under the same names.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from PIL import Image
+    >>> import a2lp
+    >>> from a2lp.images.parts import embed_parts
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for kind in ("red", "blue"):
+    ...         (Path(folder) / "photos" / kind).mkdir(parents=True)
+    ...         Image.new("RGB", (64, 64), kind).save(Path(folder) / "photos" / kind / "a.png")
+    ...     skipped = embed_parts(Path(folder) / "photos", Path(folder) / "parts")
+    ...     found = a2lp.load(Path(folder) / "parts").features.shape
+    >>> found, skipped
+    ((2, 1280), {})
     """
     require_whole("part_size", part_size, 1, "1000 is usual.")
     require_name("choice for corrupt images", on_corrupt, ("refuse", "skip"))

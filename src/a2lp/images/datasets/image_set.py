@@ -7,21 +7,21 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from a2lp.arrays import NDArray, chunks
 from a2lp.checks import require_name, require_whole, shown
 from a2lp.errors import CorruptImageError, InputError, ShapeError
 from a2lp.images.datasets.decode import Pixels, resized
 from a2lp.images.datasets.sources import Source, selected
 from a2lp.images.view import View
 
+NDArray = np.ndarray[Any, Any]
 OnCorrupt = Literal["refuse", "skip"]
 
 _CHUNK = 600  # images to a thread at most: the tiles of one mosaic, so that threads seldom need the same one
@@ -29,13 +29,25 @@ _CHUNK = 600  # images to a thread at most: the tiles of one mosaic, so that thr
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageSet:
-    """N images."""
+    """N images.
 
-    name: str  # in reports
-    labels: NDArray | None  # (N,) the position of each image's class; None for images without labels, as are classes
-    classes: tuple[str, ...] | None  # names, sorted by ``load``
-    files: tuple[str, ...]  # a unique key for each image: the path under the set's root, with forward slashes
-    source: Source  # gives the pixels of rows
+    Parameters
+    ----------
+    name : str
+        The name of the set in reports.
+    labels, classes : array (N,) and tuple of str, or None
+        Class names, sorted by ``load``, and the position of each image's class; None for images without labels.
+    files : tuple of str
+        A unique key for each image: the path under the set's root, with forward slashes.
+    source : Source
+        Gives the pixels of rows.
+    """
+
+    name: str
+    labels: NDArray | None
+    classes: tuple[str, ...] | None
+    files: tuple[str, ...]
+    source: Source
 
     def __post_init__(self) -> None:
         twice, times = Counter(self.files).most_common(1)[0] if self.files else ("", 0)
@@ -83,48 +95,65 @@ class ImageSet:
         rows: Sequence[int] | NDArray,
         view: View,
         *,
+        workers: int = 1,
         on_corrupt: OnCorrupt = "refuse",
         skipped: dict[int, str] | None = None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> tuple[Pixels, NDArray]:
         """Pixels (n, size, size, 3) of some images, all held in memory, and their rows without those skipped (n,).
 
-        An image that cannot be decoded raises ``CorruptImageError``, or with ``on_corrupt="skip"`` is left out, and
-        ``skipped`` gets its row with the reason.
+        Parameters
+        ----------
+        rows, view
+            The rows of the images, and their size and crop.
+        workers : int
+            Threads that decode.
+        on_corrupt : {"refuse", "skip"}
+            Whether an image that cannot be decoded raises ``CorruptImageError`` or is left out.
+        skipped : dict, optional
+            Gets the rows that are left out, with the reasons.
+        progress : callable, optional
+            Called with the number of images done and their total.
         """
         require_name("choice for corrupt images", on_corrupt, ("refuse", "skip"))
+        require_whole("workers", workers, 1, "It is the number of threads that decode.")
         wanted = np.asarray(rows, dtype=np.int64)
         pixels = np.empty((len(wanted), view.output, view.output, 3), dtype=np.uint8)
         decoded = np.zeros(len(wanted), dtype=bool)
-        for place in np.argsort(wanted, kind="stable").tolist():  # neighbours share a mosaic, or a part of the disk
-            try:
-                image = self.source.image(int(wanted[place]))
-            except CorruptImageError as error:
-                if on_corrupt == "refuse":
-                    raise
-                if skipped is not None:
-                    skipped[int(wanted[place])] = error.reason
-                continue
-            pixels[place] = resized(image, view)
-            decoded[place] = True
-        return (pixels, wanted) if decoded.all() else (pixels[decoded], wanted[decoded])
 
-    def pixels(self, view: View, workers: int = 1) -> Pixels:
-        """All images, (N, size, size, 3), decoded by some threads; InputError if they would not fit into memory."""
-        require_whole("workers", workers, 1, "It is the number of threads that decode.")
-        n, side = len(self), view.output
-        check_memory(f"the {n} images of {self.name!r} at {side} x {side} pixels", n * side * side * 3)
-        pixels = np.empty((n, side, side, 3), dtype=np.uint8)
+        def work(places: NDArray) -> int:
+            for place in places.tolist():
+                try:
+                    image = self.source.image(int(wanted[place]))
+                except CorruptImageError as error:
+                    if on_corrupt == "refuse":
+                        raise
+                    if skipped is not None:
+                        skipped[int(wanted[place])] = error.reason
+                    continue
+                pixels[place] = resized(image, view)
+                decoded[place] = True
+            return len(places)
 
-        def work(rows: slice) -> None:
-            for row in range(n)[rows]:
-                pixels[row] = resized(self.source.image(row), view)
-
-        pool = ThreadPoolExecutor(workers)
+        chunk = max(1, min(_CHUNK, -(-len(wanted) // (4 * workers))))
+        order = np.argsort(wanted, kind="stable")  # neighbours share a mosaic, or a part of the disk
+        parts = [order[i : i + chunk] for i in range(0, len(order), chunk)]
+        pool, done = ThreadPoolExecutor(workers), 0  # starts no thread before it is used
         try:
-            list(pool.map(work, chunks(n, max(1, min(_CHUNK, -(-n // (4 * workers)))))))
+            # one worker is the caller itself, which may be one of several threads that read a few images each
+            for count in (pool.map if workers > 1 else map)(work, parts):
+                done += count
+                if progress is not None:
+                    progress(done, len(wanted))
         finally:
             pool.shutdown(cancel_futures=True)
-        return pixels
+        return (pixels, wanted) if decoded.all() else (pixels[decoded], wanted[decoded])
+
+    def pixels(self, view: View, workers: int = 1, progress: Callable[[int, int], None] | None = None) -> Pixels:
+        """All images, (N, size, size, 3), as ``read`` gives them; InputError if they would not fit into memory."""
+        side = view.output
+        check_memory(f"the {len(self)} images of {self.name!r} at {side} x {side} pixels", len(self) * side * side * 3)
+        return self.read(range(len(self)), view, workers=workers, progress=progress)[0]
 
 
 def check_memory(what: str, needed: int) -> None:
