@@ -8,6 +8,7 @@ any time, and the same command continues with what is missing.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import pickle
 import re
@@ -197,7 +198,7 @@ class _Workers:
         self.cluster = cluster
         self.known: set[str] = set()
         self._had_some = False
-        self._looked, self._complete, self._said = 0.0, time.monotonic(), False
+        self._looked, self._alone, self._missing, self._said = -math.inf, 0.0, 0.0, False
         self._silent = 0  # questions in a row that the scheduler did not answer in time
 
     def watch(self, client: Any) -> bool:
@@ -205,7 +206,7 @@ class _Workers:
         now = time.monotonic()
         if now - self._looked < _WATCH_SECONDS:
             return False
-        self._looked = now
+        passed, self._looked = min(now - self._looked, 5.0), now  # more means that this process was paused
         if client.status != "running":
             raise _lost(self.cluster)
         try:
@@ -220,23 +221,22 @@ class _Workers:
         if lost:
             _log.info("%d of %d workers lost; what they were doing runs again.", len(lost), len(self.known))
         self.known, self._had_some = present, self._had_some or bool(present)
-        self._check_missing(now)
+        self._check_missing(passed)
         return changed
 
-    def _check_missing(self, now: float) -> None:
+    def _check_missing(self, passed: float) -> None:
         there, asked = len(self.known), self.cluster.n_local or 1
-        if there >= asked:
-            self._complete, self._said = now, False
-            return
-        missing = now - self._complete
-        if not there and self._had_some and missing > ALONE_SECONDS:
+        self._alone = 0.0 if there else self._alone + passed
+        self._missing = 0.0 if there >= asked else self._missing + passed
+        if self._had_some and self._alone > ALONE_SECONDS:
             raise ClusterError(f"all workers were lost, and none came back in {ALONE_SECONDS:.0f} s. {_GOES_ON}")
-        if missing > MISSING_SECONDS and not self._said:
-            self._said = True
+        late = self._missing > MISSING_SECONDS
+        if late and not self._said:
             if self._had_some:
                 _log.info("%d of %d workers did not come back; the others go on.", asked - there, asked)
             else:
                 _log.info("no worker has joined %s yet; waiting for one.", self.cluster.scheduler)
+        self._said = late
 
 
 def _address(scheduler: str) -> str:
@@ -266,7 +266,7 @@ def _distributed() -> Any:
         import distributed
     except ImportError as error:
         raise MissingExtraError("--scheduler", "distributed", "scale") from error
-    for name in ("distributed", "distributed.client", "tornado", "tornado.application"):
+    for name in ("distributed", "distributed.client", "tornado", "tornado.application", "asyncio"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return distributed
 
