@@ -83,8 +83,11 @@ COMPARED += [
     Row("bavardage", {}, "bavardage_unb", "bavardage"),
     Row("bavardage", {"marginal": "uniform"}, "bavardage", None),
 ]
-FURTHER = [Row("prototypical", {"preprocess": "bpa"}), Row("pt_map", {"preprocess": "bpa"})]
-FURTHER += [Row("lp", {"preprocess": "whiten"}), Row("a2lp_em", {"preprocess": "whiten"})]
+FURTHER = [
+    Row("pt_map", {"preprocess": "bpa"}),
+    Row("lp", {"preprocess": "whiten"}),
+    Row("a2lp_em", {"preprocess": "whiten"}),
+]
 FURTHER += [Row("a2lp_em", {"marginal": "uniform"}), Row("a2lp_em", {"preprocess": "whiten", "marginal": "uniform"})]
 
 

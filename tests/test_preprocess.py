@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 import a2lp
 from a2lp.arrays import namespace, to_numpy
 from a2lp.errors import InputError, ShapeError, UnknownNameError
-from a2lp.preprocess import NAMES, l2, plc, preprocess
+from a2lp.preprocess import NAMES, bpa, l2, plc, preprocess
 
 LIBRARIES = {"numpy": np.asarray, "torch": torch.asarray, "array_api_strict": array_api_strict.asarray}
 
@@ -154,7 +154,7 @@ def test_by_name() -> None:
     points = np.random.default_rng(0).normal(size=(2, 4, 3))
     base = statistics([0.1, 0.2, 0.3])
     centred = l2(points - base.mean)
-    answers = {"l2": l2(points), "plc": plc(points), "cl2n": centred, "none": points}
+    answers = {"l2": l2(points), "plc": plc(points), "cl2n": centred, "bpa": bpa(points), "none": points}
     assert {*answers, "whiten"} == set(NAMES)
     for name, expected in answers.items():
         np.testing.assert_allclose(preprocess(name, points, base), expected, rtol=1e-6)

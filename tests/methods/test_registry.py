@@ -51,7 +51,7 @@ def test_an_unknown_parameter_lists_the_nearest_of_that_method() -> None:
 INF, NAN = float("inf"), float("nan")
 # values to refuse, and the words of rule and remedy that the message must have
 BAD: dict[str, tuple[list[Any], list[str]]] = {
-    "preprocess": (["l3", "L2", None, 2], ["There are: cl2n, l2, none, plc"]),
+    "preprocess": (["l3", "L2", None, 2], ["There are: bpa, cl2n, l2, none, plc"]),
     "tau": ([0, -1, NAN, INF, "15", None, 1j], ["positive", "The paper uses 15"]),
     "n_neighbors": ([0, -3, 2.0, 2.5, NAN, INF, "20", None], ["whole number, 1 or more", "The paper uses 20"]),
     "gamma": ([0, -1, NAN, INF, "3", None], ["positive", "The paper uses 3"]),
