@@ -71,6 +71,16 @@ def summary(found: dict[str, Compared], others: str) -> str:
     )
 
 
+def others(record: Record) -> str:
+    """Which methods are compared with, and on how many tasks."""
+    known = {name: part["settings"]["n_tasks"] for name, part in record.parts.items() if name.startswith("test ")}
+    names = ("a2lp_plus", *RIVALS)
+    done = [f"`{name}` ({known[f'test {name}']})" for name in names if f"test {name}" in known]
+    missing = [f"`{name}`" for name in names if f"test {name}" not in known]
+    text = f"The other methods, with their tasks a cell: {', '.join(done)}." if done else ""
+    return f"{text} Not measured yet: {', '.join(missing)}." if done and missing else text
+
+
 def grid_table(found: dict[str, Compared]) -> str:
     """A line for each cell."""
     lines = []
@@ -85,7 +95,7 @@ def kind_of(cell: str) -> str:
     ways, queries, shares = cell.split(" | ")[1].split(", ")
     number = int(queries.split()[0])
     if ways.startswith("5-way 1-shot"):
-        size = "few queries" if number < 30 else "many queries" if number > 90 else ""
+        size = "few queries" if number < 30 else "many queries" if number > 75 else ""
     else:
         size = ""
     ways = "15- to 20-way 1-shot" if int(ways.split("-")[0]) > 10 else ways
@@ -131,7 +141,7 @@ def page(text: str, record: Record) -> str:
         "a2lp_em": summary(em, "the best other method"),
         "a2lp_plus": summary(plus, "`lp`"),
         "kinds": by_kind(em, plus),
-        "tasks": f"{record.tasks('test')}.",
+        "others": others(record),
         "grid": grid_table(em),
         "uniform": uniform_table(record),
         "uniform tasks": f"{record.tasks('uniform')}.",
