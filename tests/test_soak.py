@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("PIL")
 pytest.importorskip("onnxruntime")
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 
 import soak
 import soak_faults
