@@ -33,7 +33,7 @@ DRAWS = 20
 BINS = 15  # of the calibration error
 ESTIMATE = re.compile(r"estimated from your labels: ([0-9.]+) % \(95 % interval ([0-9.]+) to ([0-9.]+) %\)")
 
-EMBEDDED = re.compile(r"([0-9]+) images are not in the cache yet")
+EMBEDDED = re.compile(r"([0-9]+) of them not in the cache")
 
 
 class Pack:
