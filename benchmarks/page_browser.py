@@ -209,17 +209,17 @@ def hostile(folder: Path) -> dict[str, Any]:
     with started as server, browser() as context:
         tab = Tab(context, server.address).ready()
         tab.page.on("dialog", lambda dialog: tab.problems.append(f"dialog: {dialog.message}"))
+        tab.press("ArrowRight")
         for i, name in enumerate(HOSTILE):
             send(tab, "label", rows=[i], label=name)
         tab.page.wait_for_timeout(3000)
         classes = set(tab.page.locator("#classes .name").all_text_contents())
         keys = {text for text in tab.page.locator("#grid .cell .key").all_text_contents() if text}
         offered = set()
-        for i in range(len(HOSTILE)):
-            tab.page.locator(f"#cell-{i}").click()
+        for name in HOSTILE:
             tab.page.locator("#do-label").click()
             tab.page.wait_for_selector("#palette[open]")
-            tab.page.locator("#palette-input").fill(HOSTILE[i])
+            tab.page.locator("#palette-input").fill(name)
             offered.add(tab.page.locator("#palette-list [aria-selected=true] .name").inner_text())
             tab.press("Escape")
         reports = len(tab.page.evaluate("window.violations"))

@@ -217,7 +217,7 @@ def page(text: str, record: Record) -> str:
                 share = f"{best['keys'] / one['one_by_one']:.2f}"
                 numbers = (one["points"], one["classes"], one["one_by_one"], best["keys"])
                 rows.append([shown, *(f"{number:,}" for number in numbers), share])
-    return fill(text, "keys", {"table": table(["pool", "points", "classes", "one by one", "a2lp", "share"], rows)})
+    return fill(text, "keys", {"table": table(["pool", "points", "names", "one by one", "a2lp", "share"], rows)})
 
 
 def main() -> None:
