@@ -106,7 +106,7 @@ def release(*arrays: NdArray) -> None:
             found = getattr(found, "base", None)
         # of a private map, changes would be lost
         if found is not None and found.mode != "c" and hasattr(mmap, "MADV_DONTNEED"):
-            found._mmap.madvise(mmap.MADV_DONTNEED)
+            found._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
 
 
 def _hash(x: NdArray) -> str:
