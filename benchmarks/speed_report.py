@@ -206,7 +206,7 @@ def conditions(record: dict[str, Any]) -> str:
 def large_pools(record: dict[str, Any]) -> str:
     """Seconds and memory of each run on each pool, and what was forecast."""
     heads = ["points", "", "first answer, s", "one more label, s", "with its estimate, s", "suggest, s", "peak, GiB"]
-    heads.append("forecast")
+    heads += ["forecast", "load"]
     rows = []
     for found in record["pools"]:
         name = [f"{found['points']:,} x {found['dimensions']}", found["run"]]
@@ -220,7 +220,7 @@ def large_pools(record: dict[str, Any]) -> str:
         told = ""
         if "forecast_bytes" in found:
             told = f"{number(found['forecast_seconds'])} s, {number(found['forecast_bytes'] / 2**30)} GiB"
-        rows.append([*name, number(first), *more, number(found["peak_bytes"] / 2**30), told])
+        rows.append([*name, number(first), *more, number(found["peak_bytes"] / 2**30), told, f"{found['load']:.1f}"])
     return table(heads, rows)
 
 

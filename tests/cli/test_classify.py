@@ -188,6 +188,20 @@ def test_images() -> None:
         assert Path("sorted", row["label"], row["path"]).resolve() == Path("photos", row["path"]).resolve()
 
 
+@pytest.mark.usefixtures("folder")
+def test_stages_are_kept_and_memory_is_limited() -> None:
+    arguments = ("digits.npz", "--labels", "labels.csv", "--out", "out.csv", "--force")
+    result = run(*arguments, "--memory-limit", "0.1")
+    message = " ".join(result.stderr.split())
+    assert result.exit_code == 2 and "memory_limit allows 0.1 GiB" in message and "Traceback" not in message
+    assert not Path("out.csv").exists()
+    assert run(*arguments, "--memory-limit", "4", "--folder", "stages").exit_code == 0
+    first, kept = Path("out.csv").read_bytes(), sorted(Path("stages").iterdir())
+    assert any(path.name.startswith("graph") for path in kept)
+    assert run(*arguments, "--folder", "stages").exit_code == 0
+    assert Path("out.csv").read_bytes() == first and sorted(Path("stages").iterdir()) == kept
+
+
 @pytest.mark.usefixtures("photos")
 def test_damaged_images() -> None:
     Path("photos/020.png").write_bytes(b"no image")

@@ -75,8 +75,8 @@ class Inputs:
 
 def _forecast(x: Any) -> str:
     """What a large pool will take, in brackets."""
-    shape: Sequence[int] = np.shape(x) if hasattr(x, "shape") else ()
-    return f" ({forecast(*shape)})" if len(shape) == 2 and shape[0] >= _LARGE else ""
+    shape: tuple[int, ...] = getattr(x, "shape", ())
+    return f" ({forecast(shape[0], shape[1])})" if len(shape) == 2 and shape[0] >= _LARGE else ""
 
 
 def read_inputs(

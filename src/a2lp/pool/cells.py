@@ -26,9 +26,9 @@ from a2lp.preprocess import l2
 
 _CELLS = 4.0  # times the root of the number of points
 _PROBES = 32  # cells that a cell is compared with
-_JOINS = 3
+_JOINS = 6  # each looks only at what is new, so the last ones take little
 _LINKED = 28  # neighbours whose neighbours are offered
-_LINKS = 48  # of a point: its neighbours, and some of those whose neighbour it is
+LINKS = 64  # of a point: its neighbours, and some of those whose neighbour it is
 _TRAINING = 40  # points for each centroid of k-means
 _ROUNDS = 4
 _GROUPED = 512  # centroids from which on they are searched by groups
@@ -239,9 +239,9 @@ def _link(lists: Lists, before: _Links | None) -> _Links:
     from a2lp.pool import _search as kernels
 
     n = len(lists.indices)
-    links, counts = np.empty((n, _LINKS), np.int32), np.zeros(n, np.int32)
+    links, counts = np.empty((n, LINKS), np.int32), np.zeros(n, np.int32)
     kernels.add_reverse(lists.indices, min(_LINKED, lists.indices.shape[1]), links, counts)
-    new = np.ones((n, _LINKS), bool)
+    new = np.ones((n, LINKS), bool)
     if before is not None:
         parts = chunks(n, _ROWS)
         map_on_cores(

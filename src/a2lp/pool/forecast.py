@@ -16,7 +16,7 @@ import numpy as np
 from a2lp import cores
 from a2lp.cores import map_on_cores
 from a2lp.errors import InputError
-from a2lp.pool.cells import expected_products
+from a2lp.pool.cells import LINKS, expected_products
 from a2lp.pool.methods import FIT_WHOLE
 from a2lp.pool.neighbours import SPARE, pick_method
 from a2lp.pool.part import part_size
@@ -25,7 +25,7 @@ from a2lp.pool.whiten import LARGE, SAMPLE
 _PROCESS = 400 << 20  # Python, the libraries, and tiles that are compared
 _EDGES = 1.45  # entries of a row of the graph, for each neighbour that a point chooses
 _EXACT_SHARE, _CELLS_SHARE = 0.7, 0.35  # of the speed of products, with the lists that are kept up
-_POINT = 3e-5  # seconds for the cells and the neighbours of neighbours of a point, on two cores
+_POINT = 4e-5  # seconds for the cells and the neighbours of neighbours of a point, on two cores
 _ANSWER = 2.5e-7  # seconds for a point and a class in an answer, on two cores
 _COLUMNS = 32  # of a block of classes that is solved at a time
 
@@ -67,7 +67,7 @@ def _bytes(n: int, d: int, c: int, k: int, itemsize: int) -> int:
     graph = n * k * _EDGES * 8
     search = float(points + lists)
     if pick_method("auto", n) == "cells":
-        links = 2 * n * 48 * 5
+        links = 2 * n * LINKS * 5
         search += max(links, 40 * 4 * math.sqrt(n) * d * 4)  # neighbours of neighbours; the sample of k-means
     classes = 4 * n * c
     block = 4 * n * min(_COLUMNS, c)

@@ -108,8 +108,7 @@ def release(*arrays: NdArray) -> None:
             found = getattr(found, "base", None)
         # of a private map, changes would be lost
         if found is not None and found.mode != "c" and hasattr(mmap, "MADV_DONTNEED"):
-            pages: Any = found._mmap  # type: ignore[attr-defined]  # it has no public name
-            pages.madvise(mmap.MADV_DONTNEED)
+            found._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
 
 
 def _hash(x: NdArray, kind: str) -> str:
