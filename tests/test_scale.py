@@ -102,7 +102,7 @@ def end(program: subprocess.Popen[str]) -> None:
     program.communicate(timeout=60)
 
 
-def wait(condition: Callable[[], Any], seconds: float = 60) -> None:
+def wait(condition: Callable[[], Any], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -162,7 +162,7 @@ def test_a_lost_scheduler_is_one_sentence_and_the_same_command_continues(site: S
     def run() -> subprocess.Popen[str]:
         return site.bench("out", "--scheduler", "scheduler.json", seconds=1)
 
-    with site.cluster("--death-timeout", "5") as programs:
+    with site.cluster() as programs:
         first = run()
         wait(lambda: len(site.noted()) >= 4)
         programs[0].kill()
