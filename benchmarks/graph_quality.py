@@ -82,7 +82,8 @@ def page(text: str, record: Record) -> str:
                 [title, size, f"{100 * cell['edges']:.1f} %", *means, f"{gain['mean']:+.2f} ± {gain['ci95']:.2f}"]
             )
     heads = ["features", "points", "edges found", "accuracy, exact", "accuracy, cells", "difference"]
-    return fill(text, "graph_quality", {"cells": table(heads, rows)})
+    made = f"{record.provenance()}\n\n{table(heads, rows)}" if rows else ""
+    return fill(text, "graph_quality", {"cells": made})
 
 
 def main() -> None:
