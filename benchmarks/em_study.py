@@ -134,7 +134,7 @@ def beside_the_field(name: str, n_tasks: int) -> dict[str, Any]:
         ours = right(next(iter(FORMS)), tasks, name)
         found[cell_name(*cell)] = {"ours": estimate(ours)._asdict(), "tasks": n_tasks, "rivals": {}}
         for rival, most in FIELD.items():
-            theirs = accuracies(rival, {}, tasks.head(min(most, n_tasks)))
+            theirs = accuracies(rival, {}, Episodes(tasks.features, tasks.tasks[: min(most, n_tasks)]))
             found[cell_name(*cell)]["rivals"][rival] = against(ours, theirs)
     return found
 
