@@ -145,7 +145,7 @@ def figure(curves: dict[str, Any]) -> str:
     with mpl.rc_context(style):
         picture = Figure(figsize=(10.2, 3.0), layout="constrained")
         for axes, name in zip(picture.subplots(1, 2, sharey=True), CURVES, strict=True):
-            for colour, (form, lines) in zip(colours, curves.items(), strict=True):
+            for colour, (form, lines) in zip(colours, curves.items(), strict=False):
                 axes.plot(lines[name]["values"], lines[name]["means"], "o-", ms=3, lw=1, color=colour, label=form)
             axes.set_xlabel(name)
             if name == "temperature":
