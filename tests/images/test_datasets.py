@@ -336,7 +336,7 @@ def test_any_class_folders_and_flat_folders(tmp_path: Path) -> None:
     (tmp_path / "set" / "a" / "loop").symlink_to(tmp_path / "set", target_is_directory=True)
     write(tmp_path / "elsewhere" / "linked.png", png(images_of_zeros()))
     (tmp_path / "set" / "c").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
-    with pytest.warns(A2LPWarning, match=r"1 links in .*set lead to folders that are listed already.*: `a/loop`"):
+    with pytest.warns(A2LPWarning, match=r"set: 1 link to folders that are listed already, left out: `a/loop`"):
         found = load(tmp_path / "set")
     assert found.files == ("a/1.jpeg", "b/2.png", "b/deep/1.JPG", "c/linked.png")
     assert found.classes == ("a", "b", "c")
@@ -351,7 +351,7 @@ def test_links_that_fan_out_are_followed_once(tmp_path: Path) -> None:
         for name in "ab":
             if i < 29:
                 (tmp_path / "set" / f"{i:02d}" / name).symlink_to(f"../{i + 1:02d}", target_is_directory=True)
-    with pytest.warns(A2LPWarning, match="58 links in .*set lead to folders that are listed already"):
+    with pytest.warns(A2LPWarning, match="set: 58 links to folders that are listed already"):
         found = load(tmp_path / "set")
     assert found.files == tuple(f"{i:02d}/image.png" for i in range(30))
 

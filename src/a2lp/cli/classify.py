@@ -22,7 +22,7 @@ AUDIT = 50  # points that check names: within about 10 points of the accuracy
 _MOST_CLASSES = 20
 _MOST_SKIPPED = 20
 _UNSEEN = 0.03  # share of points of kinds without a label that is worth a line
-_METHOD_HELP = "auto (adapts to the labels), or one alone: lp, em, smoothed_lr, a2lp, logistic, knn."
+METHOD_HELP = "auto (adapts to the labels), or one alone: lp, em, smoothed_lr, a2lp, logistic, knn, names."
 
 
 @takes_images
@@ -39,7 +39,7 @@ def classify(
     labels: Labels = [],  # noqa: B006  typer copies it
     names: Names = None,
     text: Text = None,
-    method: Annotated[str, typer.Option(help=_METHOD_HELP, metavar="NAME")] = "auto",
+    method: Annotated[str, typer.Option(help=METHOD_HELP, metavar="NAME")] = "auto",
     abstain: Annotated[
         float | None,
         typer.Option(help="Leave points unlabelled whose confidence is below this, such as 0.8.", metavar="P"),

@@ -67,7 +67,7 @@ class Solver:
     def export(self, request: Export) -> None:
         """Write a table as ``a2lp classify`` does, with the page's columns beside."""
         from a2lp.labelling.classify import label
-        from a2lp.labelling.outputs import write_output
+        from a2lp.labelling.outputs import TABLES, write_output
 
         self._take(request.job)
         self.kind = ""  # is not stopped
@@ -78,7 +78,8 @@ class Solver:
                 result.table["label"][row] = text
         for name, values in request.states.items():
             result = result.with_column(name, values)
-        write_output(result, request.path, force=True, link=True, paths=self.paths)
+        link = Path(request.path).suffix.lower() not in TABLES  # a folder for each class
+        write_output(result, request.path, force=True, link=link, paths=self.paths)
         self.send({"type": "exported", "ticket": request.ticket})
 
     def _take(self, job: Job) -> None:
