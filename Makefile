@@ -49,7 +49,7 @@ package:
 lowest:
 	PYTHON=$(PYTHON) bash .ci/test_lowest
 
-# Random faults for an hour: damaged files, degenerate tasks, kills, long sessions; what failed is in soak-failures/.
+# Random faults for an hour: damaged files, degenerate tasks, kills, long runs; what failed is in soak-failures/.
 MINUTES ?= 60
 soak: .venv/.full
 	$(BIN)/python benchmarks/soak.py --minutes $(MINUTES) --record

@@ -1,4 +1,4 @@
-"""Random faults for as long as one likes: damaged files, degenerate tasks, kills, hostile environments, long sessions.
+"""Random faults for as long as one likes: damaged files, degenerate tasks, kills, hostile environments, long runs.
 
     make soak                                                  # an hour, and a record
     .venv/bin/python benchmarks/soak.py --minutes 5            # all parts, a quarter each

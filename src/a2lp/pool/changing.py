@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from a2lp.pool.neighbours import NdArray
 from a2lp.pool.whiten import Whitening
 
 
-class ChangingPoints:
+class ChangingPoints(ABC):
     """The part of ``Pool`` that adds and removes points."""
 
     whitening: Whitening | None
@@ -71,14 +72,14 @@ class ChangingPoints:
             )
         return self.whitening, self.points
 
+    @abstractmethod
     def label(self, rows: Any, labels: Any, how: Any = "") -> None:
         """Set or remove the labels of some points."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _places(self, rows: Any) -> NdArray:
         """Positions of points, checked."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _start_anew(self) -> None:
         """Forget everything that belongs to points that were there before."""
-        raise NotImplementedError
