@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import struct
+import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from hypothesis.extra import numpy as hnp
 
 from a2lp.errors import FeatureFileError, InputError, MissingExtraError, UnknownNameError
 from a2lp.features import FeatureSet, load, save
+from a2lp.features.parquet_footer import claimed_bytes
 
 WRITABLE = [".npz", ".npy", ".safetensors", ".parquet"]
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -409,6 +411,46 @@ def test_a_long_label_takes_up_memory_once(tmp_path: Path) -> None:
     assert tracemalloc.get_traced_memory()[1] < 100 << 20
     tracemalloc.stop()
     assert found.label_values == labels
+
+
+def test_claimed_sizes_are_those_of_pyarrow(tmp_path: Path) -> None:
+    columns = {f"f{i}": np.arange(50.0) for i in range(20)} | {"embedding": X[:1].tolist() * 50, "é": ["auk"] * 50}
+    table = pa.table(columns).replace_schema_metadata({"a": "b" * 300})
+    pq.write_table(table, tmp_path / "x.parquet", row_group_size=3)
+    groups = [pq.read_metadata(tmp_path / "x.parquet").row_group(i) for i in range(17)]
+    chunks = [group.column(j) for group in groups for j in range(group.num_columns)]
+    for name in columns:
+        mine = [chunk for chunk in chunks if chunk.path_in_schema.split(".")[0] == name]
+        expected = sum(max(chunk.total_uncompressed_size, 8 * chunk.num_values) for chunk in mine)
+        assert claimed_bytes(tmp_path / "x.parquet", {name}) == expected > 0
+
+
+FLIP = """
+import sys
+from pathlib import Path
+from a2lp.errors import A2LPError
+from a2lp.features import load
+path = Path(sys.argv[1])
+whole, outcomes = path.read_bytes(), {"read": 0, "refused": 0}
+for bit in range(8 * (len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")), 8 * len(whole)):
+    damaged = bytearray(whole)
+    damaged[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(damaged)
+    try:
+        load(path)
+        outcomes["read"] += 1
+    except A2LPError:
+        outcomes["refused"] += 1
+print(*outcomes.values())
+"""
+
+
+def test_no_bit_of_a_parquet_footer_ends_the_process(tmp_path: Path) -> None:
+    """The statistics of a column that contradict its type made pyarrow's description of the column abort."""
+    pq.write_table(pa.table({"f0": [1.0, 2.0], "label": ["auk", "wren"]}), tmp_path / "x.parquet", store_schema=False)
+    done = subprocess.run([sys.executable, "-c", FLIP, tmp_path / "x.parquet"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert min(map(int, done.stdout.split())) > 100
 
 
 def test_parquet_bombs(tmp_path: Path) -> None:

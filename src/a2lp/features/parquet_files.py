@@ -15,10 +15,9 @@ from a2lp.checks import listed
 from a2lp.errors import InputError, MissingExtraError
 from a2lp.features.feature_set import FeatureSet
 from a2lp.features.numpy_files import Fields, classes_and_about
+from a2lp.features.parquet_footer import claimed_bytes
 from a2lp.files import parse_json, replacing
 from a2lp.npz import check_growth
-
-_WIDEST = 8  # bytes of a number
 
 
 def read_parquet(path: Path) -> Fields:
@@ -32,7 +31,7 @@ def read_parquet(path: Path) -> Fields:
     texts = [name for name in (label, source) if name]
     # text stays dictionary-encoded, as most files have it: one long text for a million rows is in memory once
     with pyarrow.parquet.ParquetFile(path, read_dictionary=texts) as file:
-        check_growth(claimed_bytes(file.metadata, {*dimensions, *texts}), size)
+        check_growth(claimed_bytes(path, {*dimensions, *texts}), size)
         table = file.read(columns=[*dimensions, *texts])
     columns = [table[name] for name in dimensions]
     features = _vectors(columns[0]) if vectors else np.column_stack([column.to_numpy() for column in columns])
@@ -72,15 +71,6 @@ def _unpacked(packed: Any) -> NDArray:
         return values.reshape(packed["shape"])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"`text` in the metadata `a2lp` cannot be read ({error}). Write the file again.") from error
-
-
-def claimed_bytes(metadata: Any, names: set[str]) -> int:
-    """The unpacked size of some columns according to the file's metadata."""
-    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
-    columns = (group.column(j) for group in groups for j in range(group.num_columns))
-    wanted = (column for column in columns if column.path_in_schema.split(".")[0] in names)
-    # repeated values are stored once with a count, so the stored bytes alone would be misleading
-    return sum(max(column.total_uncompressed_size, _WIDEST * column.num_values) for column in wanted)
 
 
 def _first_of(names: list[str], *wanted: str) -> str | None:
