@@ -48,13 +48,15 @@ def main(folder: Path) -> None:
 
     assert "a2lp serve SOURCE" in a2lp()
     print(a2lp("--version"), end="")
-    a2lp("suggest", "photos", "--into", "labels.csv", "-n", "24", "--cache", "cache")
+    a2lp("suggest", "photos", "--into", "labels.csv", "-n", "24", "--sheet", "sheet.html", "--cache", "cache")
     rows = list(csv.DictReader((folder / "labels.csv").open()))
     with (folder / "labels.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
         writer.writerows(row | {"label": truth[row["path"]]} for row in rows)
-    a2lp("classify", "photos", "--labels", "labels.csv", "--out", "out.csv", "--cache", "cache")
+    a2lp(
+        "classify", "photos", "--labels", "labels.csv", "--out", "out.csv", "--report", "page.html", "--cache", "cache"
+    )
     found = [row["label"] == truth[row["path"]] for row in csv.DictReader((folder / "out.csv").open())]
     share = sum(found) / len(found)
     print(f"{len(rows)} labels, {share:.0%} of {len(found)} pictures right")
