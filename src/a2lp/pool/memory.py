@@ -34,6 +34,11 @@ class Memory:
         self._starts: dict[str, NdArray] = {}
         self._nearest: tuple[NdArray, ...] = (np.zeros(0, np.int64),) * 3
 
+    @property
+    def empty(self) -> bool:
+        """Whether the next answer has nothing to start from."""
+        return not self._starts
+
     def propagated(self, graph: PoolGraph, codes: NdArray, y: NdArray, alpha: float, tolerance: float) -> NdArray:
         """Z for one-hot labels y (n, c); classes whose labels are the same are not solved again."""
         z = self._starts.get("propagated")

@@ -261,13 +261,20 @@ def predict_rows(task: Task, method: str, rows: NdArray) -> NdArray:
     return METHODS[method](task)[rows]
 
 
+def has_fitted_weights(task: Task) -> bool:
+    """Whether the weights of ``auto`` are fitted to labels that are held out, which takes longer than an answer."""
+    fit_from = _FIT_FROM if task.names is None else _FIT_FROM_WITH_NAMES
+    return task.n_classes > 1 and usual_count(task.codes, task.n_classes) >= fit_from
+
+
 def choose_weights(task: Task) -> tuple[NdArray, str]:
     """The weights of ``auto``, of each of its models, and how they were chosen."""
     labels = task.labels_per_class
-    start, fit_from = _SCALE * np.array([1.0, 1.0, min(4.0, 0.4 * labels)]), _FIT_FROM
+    start = _SCALE * np.array([1.0, 1.0, min(4.0, 0.4 * labels)])
     if task.names is not None:
-        start, fit_from = np.append(labels / (labels + _LABELS_OF_A_NAME) * start, 1.0), _FIT_FROM_WITH_NAMES
-    if (count := usual_count(task.codes, task.n_classes)) < fit_from or task.n_classes == 1:
+        start = np.append(labels / (labels + _LABELS_OF_A_NAME) * start, 1.0)
+    if not has_fitted_weights(task):
+        count = usual_count(task.codes, task.n_classes)
         return start, f"fixed, since most classes have {count} label{'s' * (count != 1)}"
     task, _ = task.sample(FIT_WHOLE)
     folds = draw_folds(task.codes, _FIT_FOLDS, task.seed)

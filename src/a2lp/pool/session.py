@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from a2lp.pool.confidence import Assessment, assess
 from a2lp.pool.graph import PoolGraph
 from a2lp.pool.kinship import Kinship
 from a2lp.pool.memory import Memory
-from a2lp.pool.methods import METHODS, Task, go_on
+from a2lp.pool.methods import METHODS, Task, go_on, has_fitted_weights
 from a2lp.pool.names import Names, check_names, encode_among, name_points
 from a2lp.pool.neighbours import NdArray, Progress, check_points
 from a2lp.pool.open_set import novelty
@@ -97,6 +98,7 @@ class Pool(ChangingPoints):
         require_name("method", method, METHODS)
         self.method, self.seed = method, seed
         self.check: Callable[[], None] = go_on  # called between the steps of an answer; may raise to end it
+        self.patient = False  # whether answers keep fitted weights of auto until refit, which takes longer than they do
         self.whitening: Whitening | None = None
         self.points: NdArray | None = None
         self.names: Names | None = None
@@ -113,6 +115,7 @@ class Pool(ChangingPoints):
         self._history: list[dict[int, tuple[Any, str] | None]] = []
         self._weights: NdArray | None = None
         self._fitted = np.zeros(0, np.int64), np.zeros(0, np.int64)  # classes and codes that the weights are of
+        self._from_nothing = False  # whether the answer depends on nothing before it
         self._memory, self._memory_of = self._remember(), np.zeros(0, np.int64)  # and the classes that it is of
         if labels is not None:
             self.label(slice(None), labels, how)
@@ -220,14 +223,21 @@ class Pool(ChangingPoints):
             )
         codes = np.full(len(self), -1, dtype=np.int64)
         codes[rows] = positions
-        weights = self._weights if self._still_fits(classes, codes) else None
         if not np.array_equal(self._memory_of, classes):
             self._memory, self._memory_of = self._remember(), classes
-        shared = (self.seed, weights, self.check, self._memory, self.names)
+        shared = (self.seed, None, self.check, self._memory, self.names)
         task = Task(self.points, self.graph, codes, len(classes), *shared)
+        if self._still_fits(classes, codes) or (self.patient and has_fitted_weights(task)):
+            task = replace(task, weights=self._weights)
+        return self._solve(task, classes)
+
+    def _solve(self, task: Task, classes: NdArray) -> PoolAnswer:
+        anew = task.weights is None
+        from_nothing = anew and task.memory.empty
         answer = solve(task, classes, self.method)
-        if answer.task.weights is not None and weights is None:
-            self._weights, self._fitted = answer.task.weights, (classes, codes)
+        self._from_nothing = from_nothing
+        if answer.task.weights is not None and anew:
+            self._weights, self._fitted = answer.task.weights, (classes, task.codes)
         return answer
 
     @cached_property
@@ -300,12 +310,18 @@ class Pool(ChangingPoints):
             self._set(row, label)
 
     def refit(self) -> None:
-        """Choose the weights of ``auto`` anew, where the answer has them from fewer labels than there are now."""
-        if np.array_equal(self._fitted[1], self.answer.task.codes):
+        """Compute the answer from nothing, with weights of ``auto`` for all labels; as a new pool would.
+
+        If ``check`` ends it, the pool stays as it was.
+        """
+        before = self.answer
+        if self._from_nothing:
             return
-        self._weights, self._fitted = None, (np.zeros(0, np.int64), np.zeros(0, np.int64))
-        self._memory = self._remember()
+        memory = self._remember()
+        answer = self._solve(replace(before.task, weights=None, memory=memory, check=self.check), before.classes)
+        self._memory = memory
         self._forget()
+        vars(self)["answer"] = answer
 
     def _remember(self) -> Memory:
         known = getattr(self, "_memory", None)

@@ -46,6 +46,7 @@ class Solver:
         self.pool = Pool(prepared.graph)
         self.pool.points = prepared.points
         self.pool.check = self._check
+        self.pool.patient = True  # weights are chosen when idle
         self.wanted, self.send = wanted, send
         self.now: Job | None = None
         self._labels: dict[int, tuple[str, str]] = {}
