@@ -121,7 +121,7 @@ BAD: dict[str, tuple[dict[str, Any], list[str]]] = {
     "about is not JSON": ({"about": "{"}, ["`about` must be JSON, found '{'", "Make it again"]),
     "about is a number": ({"about": 3}, ["`about` must be JSON, found a int", "Make it again"]),
     "about is a list": ({"about": "[1]"}, ["`about` is [1]", "JSON object", "Leave it out"]),
-    "about is deep": ({"about": "[" * 5000}, ["`about` nests", "64 levels", "Make it again"]),
+    "about is deep": ({"about": "[" * 5000 + "]" * 5000}, ["`about` nests", "64 levels", "Make it again"]),
     "about has a long number": ({"about": '{"seed": ' + "9" * 5000 + "}"}, ["5000 digits", "Make it again"]),
 }
 
