@@ -1,6 +1,16 @@
 """``python -m a2lp`` is ``a2lp``."""
 
-from a2lp.cli.app import main
+from a2lp.cli.interrupts import handle_interrupts
+
+
+def main() -> None:
+    """Run the command line."""
+    handle_interrupts()  # before the imports of the commands, which take a moment
+
+    from a2lp.cli.app import app
+
+    app()
+
 
 if __name__ == "__main__":
     main()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 from typer.testing import CliRunner
 
 import a2lp
@@ -35,7 +38,7 @@ def test_the_help_of_method_names_all_methods_of_a_pool() -> None:
 
 
 def test_completion() -> None:
-    program = "import sys; sys.argv = ['a2lp']; from a2lp.cli.app import main; main()"
+    program = "import sys; sys.argv = ['a2lp']; from a2lp.__main__ import main; main()"
     words = {"_A2LP_COMPLETE": "complete_bash", "COMP_WORDS": "a2lp cl", "COMP_CWORD": "1"}
     environment = os.environ | words | {"PYTHONPATH": str(Path(a2lp.__file__).parents[1])}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
@@ -49,3 +52,22 @@ def test_links_are_refused_for_a_table(tmp_path: Path) -> None:
     words = ["classify", str(tmp_path / "x.npz"), "--labels", str(tmp_path / "labels.csv"), "--out", str(out), "--link"]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 2 and "is a table, and only folders" in result.stderr and not out.exists()
+
+
+@pytest.mark.parametrize("args", [["--help"], ["methods"]])
+def test_ctrl_c_is_one_line_at_any_moment(args: list[str]) -> None:
+    """While modules are imported, while the command works, and at its end: never a traceback, never a signal."""
+    program = "from a2lp import __main__ as m; m.handle_interrupts(); print('started', flush=True); m.main()"
+    for delay in (0.0, 0.1, 0.2, 0.4, 0.8):
+        run = subprocess.Popen(
+            [sys.executable, "-c", program, *args],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        assert run.stdout.readline() == "started\n"
+        time.sleep(delay)
+        run.send_signal(signal.SIGINT)
+        _, stderr = run.communicate(timeout=60)
+        assert (run.returncode, stderr) in ((130, "interrupted.\n"), (0, "")), delay

@@ -223,7 +223,7 @@ def test_damaged_images() -> None:
 @pytest.mark.usefixtures("photos")
 def test_kill_9_while_embedding() -> None:
     write_images(Path("many"), 300)
-    program = "from a2lp.images import cache; cache.SHARD_SECONDS = 0\nfrom a2lp.cli.app import main; main()"
+    program = "from a2lp.images import cache; cache.SHARD_SECONDS = 0\nfrom a2lp.__main__ import main; main()"
     environment = os.environ | {"PYTHONPATH": str(Path(a2lp.__file__).parents[1])}
     command = [sys.executable, "-c", program, "classify", "many", "--labels", "few.csv", "--out", "out.csv"]
     process = subprocess.Popen([*command, *SMALL], env=environment, stderr=subprocess.PIPE)
@@ -320,7 +320,7 @@ WITHOUT = """
 from importlib.machinery import PathFinder
 find = PathFinder.find_spec
 PathFinder.find_spec = lambda name, *rest: None if name == {!r} else find(name, *rest)
-from a2lp.cli.app import main
+from a2lp.__main__ import main
 main()
 """
 

@@ -17,6 +17,7 @@ from a2lp.cli.classify import classify
 from a2lp.cli.convert import convert
 from a2lp.cli.doctor import doctor
 from a2lp.cli.embed import embed
+from a2lp.cli.interrupts import EXIT_CODE, print_interruption, working
 from a2lp.cli.label_studio import label_studio
 from a2lp.cli.meta_train import meta_train
 from a2lp.cli.methods import methods
@@ -43,7 +44,7 @@ class _Group(TyperGroup):
             log.addHandler(handler)
             log.setLevel(logging.INFO)
         try:
-            with warnings.catch_warnings():
+            with working(), warnings.catch_warnings():
                 warnings.simplefilter("default", A2LPWarning)  # each text once
                 warnings.showwarning = _show_warning
                 return super().invoke(ctx)
@@ -52,9 +53,8 @@ class _Group(TyperGroup):
             typer.echo(f"error: {error}" if keep_lines else _paragraph(f"error: {error}"), err=True)
             raise typer.Exit(2) from error
         except KeyboardInterrupt as error:
-            kept = "with --out, finished cells are kept, and the same command continues from there."
-            typer.echo(f"interrupted: {kept}", err=True)
-            raise typer.Exit(130) from error
+            print_interruption(error)
+            raise typer.Exit(EXIT_CODE) from error
         finally:
             for log in logs:
                 log.removeHandler(handler)
@@ -111,11 +111,6 @@ def _options(context: typer.Context, version: Version = False) -> None:
         missing = [extra for extra, package in needed.items() if find_spec(package) is None]
         if missing:
             typer.echo(f"For photos and for the page, install more first: {install_command(','.join(missing))}")
-
-
-def main() -> None:
-    """Run the command line."""
-    app()
 
 
 def _paragraph(text: str) -> str:

@@ -30,7 +30,7 @@ def bench(
     save_tasks: Annotated[str | None, option(SAVE_HELP, "FILE")] = None,
     baseline: Annotated[str | None, option(BASELINE_HELP)] = None,
     limit_seconds: Annotated[float | None, option(LIMIT_HELP)] = None,
-    set_: options.Settings = [],  # noqa: B006  typer copies it
+    set_: options.Settings = [],
     base: options.Base = None,
     engine: options.Engine = "auto",
     device: options.Device = "cpu",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from a2lp.cli.interrupts import interruptible
 from a2lp.cli.pool_options import Labels, Names, Source, Text, takes_images
 from a2lp.cli.progress import progress_of_steps
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from a2lp.labelling.labels import Task
     from a2lp.pool.confidence import Estimate
 
+IMAGES_KEPT = "embedded images are kept, and the same command continues from there"
 DOUBT = 0.8
 AUDIT = 50  # points that check names: within about 10 points of the accuracy
 _MOST_CLASSES = 20
@@ -36,7 +36,7 @@ def classify(
             metavar="FILE|DIR",
         ),
     ],
-    labels: Labels = [],  # noqa: B006  typer copies it
+    labels: Labels = [],
     names: Names = None,
     text: Text = None,
     method: Annotated[str, typer.Option(help=METHOD_HELP, metavar="NAME")] = "auto",
@@ -87,7 +87,7 @@ def classify(
     from a2lp.labelling import classify_files
     from a2lp.labelling.hints import suggest_command
 
-    with explaining_interruptions(), progress_of_steps() as progress:
+    with interruptible(IMAGES_KEPT), progress_of_steps() as progress:
         task, result = classify_files(
             source,
             labels,
@@ -133,16 +133,6 @@ def print_skipped(task: Task) -> None:
         typer.echo(f"skipped: {key}: {reason}", err=True)
     if len(task.points.skipped) > _MOST_SKIPPED:
         typer.echo(f"and {len(task.points.skipped) - _MOST_SKIPPED} more were skipped", err=True)
-
-
-@contextmanager
-def explaining_interruptions() -> Iterator[None]:
-    """Say what an interruption costs."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        typer.echo("interrupted: embedded images are kept; the same command continues from there.", err=True)
-        raise typer.Exit(130) from None
 
 
 def _print_summary(task: Task, result: Labelled, source: str, out: str, target: float | None) -> None:

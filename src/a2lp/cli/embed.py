@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from a2lp.cli.interrupts import interruptible
 from a2lp.cli.options import Scheduler, option
 from a2lp.cli.pool_options import BACKBONE_HELP, DEVICE_HELP, NORMALISE_HELP
 from a2lp.cli.progress import bar_on_stderr, cluster_progress, progress_of_steps
@@ -142,13 +143,11 @@ def _embed_parts(source: str, out: Path, scheduler: str | None, options: dict[st
 @contextmanager
 def _explaining() -> Iterator[None]:
     """Say what damaged images and interruptions lead to."""
-    try:
-        yield
-    except CorruptImageError as error:
-        raise InputError(f"{error} On the command line: --on-corrupt skip.") from error
-    except KeyboardInterrupt:
-        typer.echo("interrupted: finished vectors are kept, and the same command continues from there.", err=True)
-        raise typer.Exit(130) from None
+    with interruptible("finished vectors are kept, and the same command continues from there"):
+        try:
+            yield
+        except CorruptImageError as error:
+            raise InputError(f"{error} On the command line: --on-corrupt skip.") from error
 
 
 def _print_skipped(skipped: Mapping[str, str]) -> None:

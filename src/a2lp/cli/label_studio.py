@@ -18,7 +18,7 @@ def label_studio(
             help="The images that Label Studio's tasks are about, as a folder or a feature file.", metavar="SOURCE"
         ),
     ],
-    labels: Labels = [],  # noqa: B006  typer copies it
+    labels: Labels = [],
     project: Annotated[
         Path | None,
         typer.Option(help="Where labels are kept; by default SOURCE.a2lp beside the source.", metavar="DIR"),

@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
+from a2lp.cli.interrupts import interruptible
 from a2lp.cli.options import option, whole_numbers
 from a2lp.cli.progress import bar_on_stderr
+from a2lp.cli.train import CHECKPOINT_KEPT
 
 VAL_HELP = "Features of validation classes, to keep the weights that are best on them; else the last are kept."
 SPREAD_HELP = (
@@ -52,7 +54,7 @@ def meta_train(
         evaluations=evaluations,
         seed=seed,
     )
-    with bar_on_stderr() as (console, bar, task):
+    with interruptible(CHECKPOINT_KEPT), bar_on_stderr() as (console, bar, task):
         bar.update(task, total=config.steps, description=method)
 
         def report(step: int, evaluation: object) -> None:

@@ -14,9 +14,11 @@ from rich.text import Text
 from a2lp.bench import tables
 from a2lp.bench.protocol import Cell
 from a2lp.bench.run import Progress
+from a2lp.cli.interrupts import interruptible
 from a2lp.cli.progress import bar_on_stderr, cluster_progress
 from a2lp.scale import Cluster
 
+_KEPT = "with --out, finished cells are kept, and the same command continues from there"
 _PADDING = 3  # beside each column of a table
 _TITLES = 22  # titles of sections are broken into lines of this width: "seconds per 1000 tasks"
 
@@ -24,7 +26,7 @@ _TITLES = 22  # titles of sections are broken into lines of this width: "seconds
 @contextmanager
 def running(what: str, scheduler: str | None) -> Iterator[tuple[Progress, Cluster | None]]:
     """A bar on stderr for the tasks of one cell after the other, and a cluster, if one is named, with a bar for it."""
-    with bar_on_stderr() as (console, bar, task):
+    with interruptible(_KEPT), bar_on_stderr() as (console, bar, task):
 
         def report(cell: Cell, done: int) -> None:
             n_tasks = len(cell.episodes.tasks)

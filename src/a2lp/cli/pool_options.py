@@ -76,7 +76,7 @@ def _embedding(
     device: Annotated[str, _of_images(DEVICE_HELP)] = "auto",
     on_corrupt: Annotated[str, _of_images(CORRUPT_HELP, "refuse|skip")] = "skip",
     cache: Annotated[Path | None, _of_images(CACHE_HELP, "DIR")] = None,
-    prompt: Annotated[list[str], _of_images(PROMPT_HELP, "TEXT")] = [],  # noqa: B006  typer copies it
+    prompt: Annotated[list[str], _of_images(PROMPT_HELP, "TEXT")] = [],
 ) -> Any:
     from a2lp.labelling.sources import Embedding
 

@@ -19,7 +19,7 @@ def serve(
             metavar="SOURCE",
         ),
     ] = None,
-    labels: Labels = [],  # noqa: B006  typer copies it
+    labels: Labels = [],
     names: Annotated[
         Path | None, typer.Option(help="A text file with the names of the classes, one a line.", metavar="FILE")
     ] = None,

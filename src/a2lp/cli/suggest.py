@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from a2lp.cli.classify import explaining_interruptions, paths_again, print_skipped
+from a2lp.cli.classify import IMAGES_KEPT, paths_again, print_skipped
+from a2lp.cli.interrupts import interruptible
 from a2lp.cli.pool_options import Labels, Names, Source, Text, takes_images
 from a2lp.cli.progress import progress_of_steps
 
@@ -27,7 +28,7 @@ def suggest(
             metavar="FILE",
         ),
     ] = None,
-    labels: Labels = [],  # noqa: B006  typer copies it
+    labels: Labels = [],
     names: Names = None,
     text: Text = None,
     out: Annotated[Path | None, typer.Option(help="A new table to fill in, a .csv.", metavar="FILE")] = None,
@@ -57,7 +58,7 @@ def suggest(
     from a2lp.labelling import suggest_files
     from a2lp.labelling.hints import classify_command, sheet_table
 
-    with explaining_interruptions(), progress_of_steps() as progress:
+    with interruptible(IMAGES_KEPT), progress_of_steps() as progress:
         task, found = suggest_files(
             source,
             labels,

@@ -27,7 +27,7 @@ def sweep(
     sampler: Annotated[str, option(options.SAMPLER_HELP)] = "balanced",
     preprocess: Annotated[str, option("One of own (the method's), l2, plc, cl2n, whiten and none.")] = "own",
     seed: options.Seed = None,
-    set_: options.Settings = [],  # noqa: B006  typer copies it
+    set_: options.Settings = [],
     base: options.Base = None,
     engine: options.Engine = "auto",
     device: options.Device = "cpu",

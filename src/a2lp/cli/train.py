@@ -12,12 +12,14 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from a2lp.cli.interrupts import interruptible
 from a2lp.cli.options import option
 from a2lp.errors import InputError
 
 if TYPE_CHECKING:
     from a2lp.images.training import Evaluation, Report
 
+CHECKPOINT_KEPT = "the same command continues from the last checkpoint, if there is one"
 _BARS = "▁▂▃▄▅▆▇█"
 COMMIT_HELP = "The commit of the code, for the record; by default that of the checkout that a2lp runs from."
 
@@ -43,14 +45,10 @@ def train(
     if minutes is not None or epochs is not None:
         settings = settings.with_length(minutes=minutes, epochs=epochs)
     base, val = (load(data, split, dataset=settings.dataset) for split in ("train", "val"))
-    try:
-        with _display(settings.name) as report:
-            result = training.train(
-                settings, base, val, out, device=device, workers=workers, commit=commit, progress=report
-            )
-    except KeyboardInterrupt:
-        typer.echo("interrupted: the same command continues from the last checkpoint, if there is one.", err=True)
-        raise typer.Exit(130) from None
+    with interruptible(CHECKPOINT_KEPT), _display(settings.name) as report:
+        result = training.train(
+            settings, base, val, out, device=device, workers=workers, commit=commit, progress=report
+        )
     chosen = result.record["views"][str(result.view)]
     typer.echo(
         f"{result.weights}: {chosen['one']:.2f} / {chosen['five']:.2f} at 1 and 5 shots on validation classes, "
