@@ -1,6 +1,6 @@
 """``python -m a2lp`` is ``a2lp``."""
 
-from a2lp.cli.interrupts import handle_interrupts
+from a2lp.cli.interrupts import handle_interrupts, ignore_interrupts
 
 
 def main() -> None:
@@ -9,7 +9,12 @@ def main() -> None:
 
     from a2lp.cli.app import app
 
-    app()
+    try:
+        app()
+    except SystemExit as end:
+        if end.code == 0:
+            ignore_interrupts()
+        raise
 
 
 if __name__ == "__main__":

@@ -22,6 +22,11 @@ def handle_interrupts() -> None:
         signal.signal(signal.SIGINT, _interrupt)
 
 
+def ignore_interrupts() -> None:
+    """The work is done: while the interpreter shuts down, Ctrl-C would end it by a signal, as if it had failed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 @contextmanager
 def working() -> Iterator[None]:
     """Let Ctrl-C raise ``KeyboardInterrupt``."""
