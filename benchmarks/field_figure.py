@@ -33,6 +33,7 @@ PLACES = [
     (14, -12),
     (-14, -12),
 ]
+MARGIN = (3, 0)  # around a label, across and along: browsers may set it in a wider font
 
 
 class Dot(NamedTuple):
@@ -102,7 +103,7 @@ def _place_labels(made: Figure, axes: Axes, shown: list[Dot]) -> None:
                 fontweight="bold" if dot.label in OURS else "normal",
                 fontsize=8,
             )
-            box = text.get_window_extent(renderer)
+            box = text.get_window_extent(renderer).padded(*MARGIN)
             hits = sum(_overlap(box, other) for other in boxes)
             hits += 0 if axes.bbox.x0 <= box.x0 and box.x1 <= axes.bbox.x1 else 1e6
             if hits < fewest:
@@ -114,7 +115,7 @@ def _place_labels(made: Figure, axes: Axes, shown: list[Dot]) -> None:
             if fewest == 0:
                 break
         assert best is not None
-        boxes.append(best.get_window_extent(renderer))
+        boxes.append(best.get_window_extent(renderer).padded(*MARGIN))
 
 
 def _overlap(one: Any, other: Any) -> float:

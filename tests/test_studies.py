@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import a2lp
 from a2lp import environment
 
 ROOT = Path(__file__).parents[1]
@@ -305,6 +306,16 @@ def test_a_small_run_of_the_grid_fills_its_page(small: Path, monkeypatch: Any) -
     assert page.count("| CUB, ResNet-12 |") == 2 and "| CUB, WideResNet, 5-shot |" in page
     assert "4 cells. The difference to the best other method is" in page
     assert tables.figure(record).startswith("<?xml")
+
+
+def test_a2lp_em_is_compared_with_every_method_that_assumes_as_little() -> None:
+    methods = {name: a2lp.create(name) for name in a2lp.list_methods() if name not in ("a2lp_em", "a2lp_plus")}
+    others = {
+        name
+        for name, method in methods.items()
+        if not (method.uniform or method.uses_base or method.uses_names == "required" or hasattr(method, "weights"))
+    }
+    assert set(script("robustness_tables").RIVALS) == set(script("em_tables").FIELD) == others
 
 
 def test_differences_are_on_the_tasks_that_public_code_did() -> None:
