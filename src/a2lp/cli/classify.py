@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from a2lp.cli.interrupts import interruptible
-from a2lp.cli.pool_options import Labels, Names, Source, Text, takes_images
+from a2lp.cli.options import option
+from a2lp.cli.pool_options import Force, Labels, Names, Source, Text, takes_images
 from a2lp.cli.progress import progress_of_steps
 
 if TYPE_CHECKING:
@@ -22,58 +23,32 @@ AUDIT = 50  # points that check names: within about 10 points of the accuracy
 _MOST_CLASSES = 20
 _MOST_SKIPPED = 20
 _UNSEEN = 0.03  # share of points of kinds without a label that is worth a line
+OUT_HELP = "What to write: .csv, .parquet, .jsonl, .json (Label Studio), or a folder, which gets one for each class."
+ABSTAIN_HELP = "Leave points unlabelled whose confidence is below this, such as 0.8."
+REJECT_HELP = "Leave this share of the points unlabelled, such as 0.1: those that look least like any class."
+TARGET_HELP = "Label as many points as this accuracy allows, such as 0.98, and leave the others unlabelled."
+REPORT_HELP = "Also write a page about the labels: what to look at first, and a map."
+FOLDER_HELP = "Where stages of a large set are kept: a run that was ended goes on from there."
 METHOD_HELP = "auto (adapts to the labels), or one alone: lp, em, smoothed_lr, a2lp, logistic, knn, names."
 
 
 @takes_images
 def classify(
     source: Source,
-    out: Annotated[
-        str,
-        typer.Option(
-            help="What to write: .csv, .parquet, .jsonl, .json (Label Studio), or a folder, which gets one for each "
-            "class.",
-            metavar="FILE|DIR",
-        ),
-    ],
+    out: Annotated[str, option(OUT_HELP, "FILE|DIR")],
     labels: Labels = [],
     names: Names = None,
     text: Text = None,
-    method: Annotated[str, typer.Option(help=METHOD_HELP, metavar="NAME")] = "auto",
-    abstain: Annotated[
-        float | None,
-        typer.Option(help="Leave points unlabelled whose confidence is below this, such as 0.8.", metavar="P"),
-    ] = None,
-    reject: Annotated[
-        float | None,
-        typer.Option(
-            help="Leave this share of the points unlabelled, such as 0.1: those that look least like any class.",
-            metavar="SHARE",
-        ),
-    ] = None,
-    target: Annotated[
-        float | None,
-        typer.Option(
-            help="Label as many points as this accuracy allows, such as 0.98, and leave the others unlabelled.",
-            metavar="SHARE",
-        ),
-    ] = None,
-    link: Annotated[bool, typer.Option("--link", help="Folders get links to the images instead of copies.")] = False,
-    report: Annotated[
-        Path | None,
-        typer.Option(help="Also write a page about the labels: what to look at first, and a map.", metavar="PAGE.html"),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace OUT and the page if they exist.")] = False,
-    folder: Annotated[
-        Path | None,
-        typer.Option(
-            help="Where stages of a large set are kept: a run that was ended goes on from there.", metavar="DIR"
-        ),
-    ] = None,
-    memory_limit: Annotated[
-        float | None, typer.Option(help="Refuse a set that will take more memory than this.", metavar="GIB")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    method: Annotated[str, option(METHOD_HELP, "NAME")] = "auto",
+    abstain: Annotated[float | None, option(ABSTAIN_HELP, "P")] = None,
+    reject: Annotated[float | None, option(REJECT_HELP, "SHARE")] = None,
+    target: Annotated[float | None, option(TARGET_HELP, "SHARE")] = None,
+    link: Annotated[bool, option("Folders get links to the images instead of copies.", None, "--link")] = False,
+    report: Annotated[Path | None, option(REPORT_HELP, "PAGE.html")] = None,
+    force: Force = False,
+    folder: Annotated[Path | None, option(FOLDER_HELP, "DIR")] = None,
+    memory_limit: Annotated[float | None, option("Refuse a set that will take more memory than this.", "GIB")] = None,
+    seed: Annotated[int, option("Seed of everything random.")] = 0,
     *,
     how: Any,
 ) -> None:

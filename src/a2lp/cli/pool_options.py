@@ -32,6 +32,7 @@ TEXT_HELP = (
     ".safetensors. By default those in SOURCE, or an open_clip backbone makes them."
 )
 Text = Annotated[Path | None, option(TEXT_HELP, "FILE")]
+Force = Annotated[bool, option("Replace OUT and the page if they exist.", None, "--force")]
 
 BACKBONE_HELP = (
     "For images: efficientnet_lite0, onnx:FILE, or in torch resnet12, resnet12_512, wrn28_10, timm:NAME, "

@@ -9,44 +9,38 @@ import typer
 
 from a2lp.cli.classify import IMAGES_KEPT, paths_again, print_skipped
 from a2lp.cli.interrupts import interruptible
-from a2lp.cli.pool_options import Labels, Names, Source, Text, takes_images
+from a2lp.cli.options import option
+from a2lp.cli.pool_options import Force, Labels, Names, Source, Text, takes_images
 from a2lp.cli.progress import progress_of_steps
 
 if TYPE_CHECKING:
     from a2lp.labelling.labels import Task
     from a2lp.pool.suggest import Suggestion
 
+INTO_HELP = (
+    "Your table of labels, a .csv or .tsv: lines to fill in are added to it, and nothing in it changes. It is made if "
+    "it does not exist."
+)
+SHEET_HELP = "A page with the pictures, and fields to type the labels into."
+AUDITS_HELP = (
+    "The share of them that is drawn at random, once there are labels or names. They make the estimate of the accuracy "
+    "reliable."
+)
+
 
 @takes_images
 def suggest(
     source: Source,
-    into: Annotated[
-        Path | None,
-        typer.Option(
-            help="Your table of labels, a .csv or .tsv: lines to fill in are added to it, and nothing in it changes. "
-            "It is made if it does not exist.",
-            metavar="FILE",
-        ),
-    ] = None,
+    into: Annotated[Path | None, option(INTO_HELP, "FILE")] = None,
     labels: Labels = [],
     names: Names = None,
     text: Text = None,
-    out: Annotated[Path | None, typer.Option(help="A new table to fill in, a .csv.", metavar="FILE")] = None,
-    sheet: Annotated[
-        Path | None,
-        typer.Option(help="A page with the pictures, and fields to type the labels into.", metavar="PAGE.html"),
-    ] = None,
-    n: Annotated[int, typer.Option("-n", help="How many points.", metavar="N")] = 20,
-    audits: Annotated[
-        float,
-        typer.Option(
-            help="The share of them that is drawn at random, once there are labels or names. They make the estimate of "
-            "the accuracy reliable.",
-            metavar="SHARE",
-        ),
-    ] = 0.1,
-    force: Annotated[bool, typer.Option("--force", help="Replace OUT and the page if they exist.")] = False,
-    seed: Annotated[int, typer.Option(help="Decides between points of equal value.")] = 0,
+    out: Annotated[Path | None, option("A new table to fill in, a .csv.", "FILE")] = None,
+    sheet: Annotated[Path | None, option(SHEET_HELP, "PAGE.html")] = None,
+    n: Annotated[int, option("How many points.", "N", "-n")] = 20,
+    audits: Annotated[float, option(AUDITS_HELP, "SHARE")] = 0.1,
+    force: Force = False,
+    seed: Annotated[int, option("Decides between points of equal value.")] = 0,
     *,
     how: Any,
 ) -> None:
