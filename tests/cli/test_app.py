@@ -54,7 +54,7 @@ def test_links_are_refused_for_a_table(tmp_path: Path) -> None:
     assert result.exit_code == 2 and "is a table, and only folders" in result.stderr and not out.exists()
 
 
-@pytest.mark.parametrize("args", [["--help"], ["methods"]])
+@pytest.mark.parametrize("args", [["--help"], ["--version"]])
 def test_ctrl_c_is_one_line_at_any_moment(args: list[str]) -> None:
     """While modules are imported, while the command works, and at its end: never a traceback, never a signal."""
     program = "from a2lp import __main__ as m; m.handle_interrupts(); print('started', flush=True); m.main()"
