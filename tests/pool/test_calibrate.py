@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 from scipy.stats import norm
 
-from a2lp.pool.calibrate import calibrate, evidence
+from a2lp.pool.calibrate import calibrate, evidence, scale
 
 
 def draw(n, seed, a=0.0, b=1.0):
@@ -60,3 +60,11 @@ def test_evidence_grows_with_both():
     assert evidence(low, low) == pytest.approx([0])
     assert 0 < evidence(low, high)[0] < evidence(high, low)[0] < evidence(high, high)[0]
     assert np.isfinite(evidence(np.array([1.0]), np.array([0.0]))).all()
+
+
+def test_evidence_leaves_out_a_part_of_what_the_weights_did():
+    """Weights times k multiply the logit of two classes by k; 0.75 of it is left in logarithms."""
+    first, half = np.array([0.5, 0.5, 1.0]), np.array([0.5])
+    before = evidence(expit(np.array([2.0])), half, scale(first, first))
+    after = evidence(expit(np.array([1.0])), half, scale(first / 2, first))
+    np.testing.assert_allclose(after / before, 0.5**0.75, rtol=1e-12)

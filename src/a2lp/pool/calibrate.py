@@ -4,7 +4,7 @@ A label is held out, predicted from the others, and found right or wrong. The po
 sample, suggested ones least of all: they are the difficult ones. But the model knows which points are difficult. So the
 errors are not averaged; they are explained by the evidence x for each prediction,
 
-    P(right) = sigmoid(a + b x - d v),     x = 0.7 logit(confidence) + 0.3 logit(confidence of label propagation),
+    P(right) = sigmoid(a + b x - d v),     x = 0.7 s logit(confidence) + 0.3 logit(confidence of label propagation),
 
 and a and b are applied to the evidence for each unlabelled point. A point that was chosen for its difficulty informs
 the estimate for points that are as difficult, and hardly that for others. v is 0 for labels that were not suggested.
@@ -12,12 +12,16 @@ For suggested ones it is the power p of ``need_power`` with which suggestions lo
 equal evidence they find those that are more often wrong. The points that they leave are more often right, so the
 evidence for these is multiplied by 1 + 0.3 times the mean of v over all labels (``left_behind``).
 
+The weights of ``auto`` are fitted to the labels, and their sum sets how confident it is. Where the labels are those of
+difficult points, the sum is too small for the others. So s undoes a part of it (``scale``): it is the fourth root of
+the sum of the weights before the fit divided by that after it.
+
 With few labels the data cannot determine a, b and d, and where every class has one label there are no data at all. So
 each has a normal prior: a = -0.15 - 0.4 / (labels per class) ± 0.3, since methods are overconfident with one or two
 labels per class, b = 1.2 ± 0.3, d = 0.9 ± 0.2. A held-out label counts as 0.4 of one, since errors come in groups: in a
 class, or in a region of the pool. The normal approximation of the posterior at its maximum gives the uncertainty. All
-constants were chosen on validation pools (CUB and miniImageNet ResNet-12, CLIP DTD, digits, photos of miniImageNet;
-whole and with 10 and 25 of their classes), by the likelihood of the true accuracy and the calibration error;
+constants were chosen on validation pools (CUB and miniImageNet ResNet-12, CLIP DTD, digits, photos of miniImageNet and
+CUB; whole and with 10 and 25 of their classes), by the likelihood of the true accuracy and the calibration error;
 ``benchmarks/estimate.py`` tests them on others.
 """
 
@@ -36,6 +40,7 @@ _PRIOR_SD = np.array([0.3, 0.3, 0.2])
 _PRIOR_SD_WITH_NAMES = np.array([1.0, 0.3, 0.2])  # confidences from names may be far off
 _FEW = -0.4  # added to the prior of a, divided by the labels per class
 _COUNTS = 0.4  # of a label, for one that was held out
+_WEIGHTS_UNDONE = 0.25  # the power of s
 _LEFT_BEHIND = 0.3  # growth of the evidence for points that suggestions passed over
 _CERTAIN = 1e-3  # probabilities closer to 0 or 1 are not told apart
 _NEED_GROWS = 0.15  # for each label per class after the first
@@ -60,10 +65,15 @@ class Calibration(NamedTuple):
         return float(gradient @ self.covariance @ gradient)
 
 
-def evidence(confidence: NdArray, propagated: NdArray) -> NdArray:
+def evidence(confidence: NdArray, propagated: NdArray, s: float = 1.0) -> NdArray:
     """x, from the largest probabilities of a method and of label propagation."""
     ours, theirs = (logit(np.clip(p.astype(np.float64), _CERTAIN, 1 - _CERTAIN)) for p in (confidence, propagated))
-    return np.asarray((1 - _PROPAGATION) * ours + _PROPAGATION * theirs)
+    return np.asarray((1 - _PROPAGATION) * s * ours + _PROPAGATION * theirs)
+
+
+def scale(weights: NdArray, first: NdArray) -> float:
+    """s, from the weights of ``auto`` and those it starts from."""
+    return float((first.sum() / weights.sum()) ** _WEIGHTS_UNDONE)
 
 
 def need_power(labels_per_class: float) -> float:

@@ -11,9 +11,9 @@ the confidences of the unlabelled points, so it includes classes without a label
 
 Labels are held out in at most five folds, so that every class loses labels alike, and predicted by the same method.
 The interval is normal, and covers the uncertainty of a and b, that of the share of unknown classes, the chance in a
-finite number of points, and what the model leaves out: 1 point (sd), since a model that lacks a fold is a little worse
-than the whole one, and 6 points divided by the labels per class, since classes with one label are never held out, and
-those with two are predicted from one.
+finite number of points, and what the model leaves out: 0.7 points (sd), since a model that lacks a fold is a little
+worse than the whole one, and 6 points divided by the labels per class, since classes with one label are never held out,
+and those with two are predicted from one.
 
 With names (``a2lp.pool.names``) every label can be held out, also the only one of a class, and no class is unknown:
 whoever names the classes names all of them. Names can mislead without a sign of it, so the prior of ``calibrate`` is
@@ -32,9 +32,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from a2lp.pool.calibrate import Calibration, calibrate, evidence, left_behind, need_power
+from a2lp.pool.calibrate import Calibration, calibrate, evidence, left_behind, need_power, scale
 from a2lp.pool.held_out import draw_folds, predict_held_out
-from a2lp.pool.methods import Task, predict_rows
+from a2lp.pool.methods import Task, first_weights, predict_rows
 from a2lp.pool.neighbours import NdArray
 from a2lp.pool.open_set import novelty
 from a2lp.pool.rows import by_rows
@@ -42,7 +42,7 @@ from a2lp.pool.solve import PoolAnswer
 from a2lp.pool.unseen import UNREACHED, spread, unseen_mass
 
 _FOLDS = 5
-_MODEL_SD = 0.01  # of the accuracy, from what the model leaves out
+_MODEL_SD = 0.007  # of the accuracy, from what the model leaves out
 _FEW_SD = 0.06  # likewise, divided by the labels per class; the least that holds on all kinds of validation pools
 _FEW_SD_WITH_NAMES = 0.2  # likewise, with names, divided by the root of the labels
 _SURE = 0.75  # the probability of another class from which a given label is doubted
@@ -218,10 +218,17 @@ def _believe(answer: PoolAnswer, calibration: Calibration, how: NdArray, scores:
     variance += lost**2 * UNREACHED * (1 - UNREACHED)  # a part of the graph is of known classes or not as a whole
     unseen = np.zeros(len(new))
     unseen[new] = spread(mass, scores[new], answer.reached[new])
-    x = evidence(answer.probabilities.max(axis=1), answer.propagated_confidence)
+    x = evidence(answer.probabilities.max(axis=1), answer.propagated_confidence, _scale(answer))
     if answer.given.any():
         x *= left_behind(answer.task.labels_per_class, float((how[answer.given] == "suggested").mean()))
     return _Beliefs(calibration, new, x, unseen, variance, _few_sd(answer.task))
+
+
+def _scale(answer: PoolAnswer) -> float:
+    task = answer.task
+    if answer.method != "auto" or task.weights is None or task.names is not None:  # with names it was not tried
+        return 1.0
+    return scale(task.weights, first_weights(task))
 
 
 def _few_sd(task: Task) -> float:
@@ -245,7 +252,7 @@ def _held_out(answer: PoolAnswer) -> tuple[NdArray, NdArray, NdArray]:
 
     found = predict_held_out(task.codes, folds, predict)
     predicted = found[:, :-1]
-    return rows, predicted, evidence(predicted.max(axis=1), found[:, -1])
+    return rows, predicted, evidence(predicted.max(axis=1), found[:, -1], _scale(answer))
 
 
 def _doubted(predicted: NdArray, codes: NdArray) -> tuple[NdArray, NdArray]:

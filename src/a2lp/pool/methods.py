@@ -267,12 +267,16 @@ def has_fitted_weights(task: Task) -> bool:
     return task.n_classes > 1 and usual_count(task.codes, task.n_classes) >= fit_from
 
 
-def choose_weights(task: Task) -> tuple[NdArray, str]:
-    """The weights of ``auto``, of each of its models, and how they were chosen."""
+def first_weights(task: Task) -> NdArray:
+    """The weights of ``auto``, of each of its models, where they are not fitted."""
     labels = task.labels_per_class
     start = _SCALE * np.array([1.0, 1.0, min(4.0, 0.4 * labels)])
-    if task.names is not None:
-        start = np.append(labels / (labels + _LABELS_OF_A_NAME) * start, 1.0)
+    return start if task.names is None else np.append(labels / (labels + _LABELS_OF_A_NAME) * start, 1.0)
+
+
+def choose_weights(task: Task) -> tuple[NdArray, str]:
+    """The weights of ``auto``, of each of its models, and how they were chosen."""
+    start = first_weights(task)
     if not has_fitted_weights(task):
         count = usual_count(task.codes, task.n_classes)
         return start, f"fixed, since most classes have {count} label{'s' * (count != 1)}"

@@ -3,7 +3,7 @@
 Good and Turing's estimate: among labels drawn at random, the share of those whose class has no other label is about the
 share of points whose class has no label at all. What it means depends on how a label was chosen:
 
-- "random" and "audit": as it stands. Each label counts as half a one, since the estimate is less certain than a
+- "random" and "audit": as it stands. Each label counts as 0.3 of one, since the estimate is less certain than a
   binomial share: it varies with the classes that were met twice as well.
 - "suggested": suggestions look for what is not covered yet, so they meet new classes far more often than random points.
   If a share s of them are alone in their class, 0.5 s² of the points are expected to be of unknown classes. This counts
@@ -13,7 +13,7 @@ share of points whose class has no label at all. What it means depends on how a 
   and with two labels can come about in both ways: under random draws, 2 f2² / (3 f1) classes with three labels would be
   expected, and the probability of none is set against that of a choice by class.
 
-A quarter of a label is added to those of unknown classes: that none is alone in its class does not prove that there is
+0.15 of a label is added to those of unknown classes: that none is alone in its class does not prove that there is
 no other class.
 
 Points without a path to any label belong to an unknown class whatever the labels say (``spread``).
@@ -27,9 +27,9 @@ from a2lp.pool.neighbours import NdArray
 
 HOW = ("", "random", "suggested", "audit")
 
-_COUNTS = 0.5  # of a label, for a random one
+_COUNTS = 0.3  # of a label, for a random one
 _SUGGESTED_COUNTS = 0.25  # of a label, for a suggested one
-_HIDDEN = 0.25  # labels of unknown classes beside those that were met
+_HIDDEN = 0.15  # labels of unknown classes beside those that were met
 _UNKNOWN = 0.5  # share of points of unknown classes, per squared share of suggestions that are alone in their class
 _STEEPNESS = 2  # the probability of an unknown class grows with this power of novelty; 4 and 8 calibrate worse
 UNREACHED = 0.95  # the probability of an unknown class where no path leads to a label, and the largest elsewhere
