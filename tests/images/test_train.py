@@ -188,6 +188,18 @@ def test_plain_is_cross_entropy_alone():
     torch.testing.assert_close(found, F.cross_entropy(model.classes(model.net(images)), labels))
 
 
+def test_rotations_alone_show_every_image_in_four_ways():
+    settings = config(recipe="rotations", batch=0, rotated=3)
+    model, images, labels = small_model().eval(), random_images(3), torch.tensor([0, 1, 2])
+    found = loss(model, assemble(images, labels, settings, draw_mix(settings, 0, 4)), settings)
+    parts = []
+    for turns in range(4):
+        features = model.net(torch.rot90(images, turns, (2, 3)))
+        parts.append(F.cross_entropy(model.classes(features), labels))  # no label is smoothed
+        parts.append(F.cross_entropy(model.rotations(features), torch.full((3,), turns)))
+    torch.testing.assert_close(found, sum(parts) / 4)
+
+
 def test_every_weight_gets_a_gradient_and_every_stage_its_turn_at_mixing():
     settings, model = config(batch=4, rotated=2), small_model()
     drawn = [draw_mix(settings, step, 4) for step in range(200)]
@@ -345,6 +357,8 @@ def test_shipped_configurations_can_be_read(path):
         ({"minutes": 1}, InputError, "epochs=1 and minutes=1"),
         ({"epochs": -1}, InputError, "epochs=-1 must be a number above 0"),
         ({"batch": 2.5}, InputError, "batch=2.5 must be a whole number"),
+        ({"batch": 0, "rotated": 0, "mixup": 0}, InputError, "a step has no image"),
+        ({"batch": 0}, InputError, "mixup=2.0 mixes the upright images"),
         ({"bach": 2}, UnknownNameError, "'batch'"),
         ({"recipe": "s2m3"}, UnknownNameError, "'s2m2'"),
         ({"size": 32}, InputError, "size=32 is more than the 16 pixels kept"),
@@ -354,7 +368,7 @@ def test_shipped_configurations_can_be_read(path):
         ({"name": 5}, InputError, "name=5 must be a text"),
         ({"backbone": None}, InputError, "backbone=None must be a text"),
         ({"dataset": 5}, InputError, "dataset=5 must be a text"),
-        ({"recipe": []}, UnknownNameError, "plain, s2m2"),
+        ({"recipe": []}, UnknownNameError, "plain, rotations, s2m2"),
         ({"lr": None}, InputError, "lr=None must be a number"),
         ({"stop": None}, InputError, "stop=None must be a number"),
         ({"mean": None}, InputError, "mean=None must be 3 numbers"),

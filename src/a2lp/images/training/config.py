@@ -17,6 +17,8 @@ from a2lp.images.view import View
 RECIPES: dict[str, dict[str, Any]] = {
     # S2M2, the defaults: manifold mixup on one part of the batch, four rotations of each image of the other part
     "s2m2": {},
+    # SKD's first generation: every image in all four rotations, no mixup
+    "rotations": {"batch": 0, "rotated": 64, "mixup": 0.0, "smoothing": 0.0, "rotation_weight": 1.0},
     # LR+ICI: cross-entropy alone, the learning rate divided by ten after each quarter
     "plain": {"batch": 64, "rotated": 0, "weight_decay": 1e-4, "schedule": "step", "warmup": 0}
     | dict.fromkeys(("mixup", "smoothing", "average"), 0.0),
@@ -27,8 +29,8 @@ _FORMER_NAMES = {"looks": "evaluations", "look_tasks": "evaluation_tasks", "look
 _OPTIONAL = ("dataset", "teacher", "epochs", "minutes", "crop_area")  # None if they are not given
 _MANY = 10**6
 _RULES: tuple[tuple[tuple[str, ...], str, Callable[[Any], bool]], ...] = (
-    (("batch", "evaluations", "evaluation_tasks"), "whole number from 1 to a million", lambda x: 1 <= x <= _MANY),
-    (("rotated", "recalibrate"), "whole number from 0 to a million", lambda x: 0 <= x <= _MANY),
+    (("evaluations", "evaluation_tasks"), "whole number from 1 to a million", lambda x: 1 <= x <= _MANY),
+    (("batch", "rotated", "recalibrate"), "whole number from 0 to a million", lambda x: 0 <= x <= _MANY),
     (("evaluation_images",), "whole number from 20 to a million", lambda x: 20 <= x <= _MANY),
     (("warmup",), "whole number from 0 to a billion", lambda x: 0 <= x <= 10**9),
     (("shift",), "whole number from 0 to 10000", lambda x: 0 <= x <= 10**4),
@@ -53,11 +55,11 @@ class TrainConfig:
 
     name: str  # of the run in records
     backbone: str
-    recipe: str  # "s2m2" or "plain"
+    recipe: str  # "s2m2", "rotations" or "plain"
     kept: View  # the size of base images on the device, from which augmentation crops
     size: int  # the side of the network's input
     views: tuple[View, ...]  # candidates for embedding: evaluations use the first, the best is chosen at the end
-    batch: int = 128  # images of a step
+    batch: int = 128  # images of a step that are shown upright
     rotated: int = 32  # further images, which are shown in all four rotations
     mixup: float = 2.0  # of the Beta distribution of manifold mixup; 0 for none
     weight_decay: float = 5e-4  # of parameters with two axes or more
@@ -171,6 +173,12 @@ def _check(config: TrainConfig) -> None:
         for name in names:
             if name in given and not (_is_number(given[name], kinds) and holds(given[name])):
                 raise InputError(f"{name}={shown(given[name])} must be a {rule}.")
+    if config.drawn == 0:
+        raise InputError("batch=0 and rotated=0: a step has no image. Raise one of them.")
+    if config.mixup and not config.batch:
+        raise InputError(
+            f"mixup={config.mixup} mixes the upright images of a step, and batch=0. Raise batch, or set mixup=0."
+        )
     for name, length in (("mean", 3), ("std", 3), ("crop_area", 2), ("crop_aspect", 2)):
         value, sign = getattr(config, name), "" if name == "mean" else "positive "
         if name in given and not (_are_numbers(value) and len(value) == length and (not sign or min(value) > 0)):

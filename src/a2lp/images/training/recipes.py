@@ -1,7 +1,9 @@
-"""The loss of a step: manifold mixup of one part of a batch and rotations of the other, or plain cross-entropy.
+"""The loss of a step: manifold mixup of one part of a batch and rotations of the other; rotations, or images, alone.
 
 S2M2: Mangla et al., "Charting the right manifold: manifold mixup for few-shot learning", WACV 2020. Here both parts
-go through the network together. Without mixup and rotations it is plain cross-entropy, as in LR+ICI.
+go through the network together. Without mixup and rotations it is plain cross-entropy, as in LR+ICI. With rotations
+alone it is the first generation of SKD: Rajasegaran et al., "Self-supervised knowledge distillation for few-shot
+learning", BMVC 2021.
 Self-distillation: Furlanello et al., "Born-again neural networks", ICML 2018; for few-shot features, Tian et al.,
 "Rethinking few-shot image classification: a good embedding is all you need?", ECCV 2020.
 """
@@ -136,11 +138,13 @@ def loss(model: Classifier, batch: Batch, config: TrainConfig, teacher: Tensor |
     features = model.features(batch.images, batch.mix)
     logits = model.classes(features)
     m, cross_entropy = config.batch, partial(F.cross_entropy, label_smoothing=config.smoothing)
-    total = cross_entropy(logits[:m], batch.labels[:m])
-    if batch.mix is not None:
-        share, others = batch.mix.share, neighbours(batch.labels[:m])
-        total = share * total + (1 - share) * cross_entropy(logits[:m], others)
-    total = _distilled(total, logits[:m], None if teacher is None else teacher[:m], config)
+    total = logits.new_zeros(())
+    if m:
+        upright = cross_entropy(logits[:m], batch.labels[:m])
+        if batch.mix is not None:
+            share, others = batch.mix.share, neighbours(batch.labels[:m])
+            upright = share * upright + (1 - share) * cross_entropy(logits[:m], others)
+        total = total + _distilled(upright, logits[:m], None if teacher is None else teacher[:m], config)
     if config.rotated:
         rotated = cross_entropy(logits[m:], batch.labels[m:])
         total = total + _distilled(rotated, logits[m:], None if teacher is None else teacher[m:], config)

@@ -195,7 +195,7 @@ class Run:
     def _plain_batches(self, step: int) -> Iterator[Tensor]:
         """Augmented images, neither mixed nor rotated."""
         self._seed(_RECALIBRATION, step)
-        size = (self.config.batch,)
+        size = (max(self.config.batch, self.config.rotated),)
         for _ in range(self.config.recalibrate):
             rows = torch.randint(len(self.labels), size, device=self.device, generator=self.generator)
             yield self.normalise(augment(self.pixels[rows], self.config, self.generator))
