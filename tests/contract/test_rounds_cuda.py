@@ -205,11 +205,11 @@ def test_descent_is_that_of_the_processor(library: Library, c: int, n: int, grou
     target = (codes[:, None, :] == np.arange(c)[:, None]).astype(float)
     labels = target * (np.arange(n) < c)
     products, logits = ilpc._first_logits(gram, labels)
-    expected = ilpc._mean_losses(products, target, logits, 50)
+    expected = _maths.descent_losses(products, target, logits, ilpc._RATES, 50)
     for threads, resident in ((1, 1), (5, 0)):
         built = library("descent", DOUBLE=1, GROUP=group, RESIDENT=resident)
         found = np.full((3, n), np.nan)
-        params = per_task.DescentParams(*ilpc.RATES, n, c, 50)
+        params = per_task.DescentParams(*ilpc._RATES, n, c, 50)
         shared = per_task.descent_bytes(n, c, 8, resident=bool(resident))
         launch(built, [products, target, logits], [found], params, shared, threads)
         np.testing.assert_allclose(found, expected, rtol=1e-9)

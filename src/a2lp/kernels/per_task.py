@@ -61,17 +61,15 @@ def eigh(matrices: Array) -> tuple[Array, Array]:
 
 
 def can_descend(logits: Array) -> bool:
-    """Whether ``mean_losses`` takes logits (b, c, n)."""
+    """Whether ``descent_losses`` takes logits (b, c, n)."""
     _, c, n = logits.shape
     return _fits(logits, lambda itemsize: descent_bytes(n, c, itemsize, resident=False))
 
 
-def mean_losses(products: Array, targets: Array, logits: Array, rates: tuple[float, float, float], steps: int) -> Array:
-    """Each point's cross-entropy (b, n), averaged over the steps of a descent of the logits (b, c, n).
-
-    A step's gradient is ``(softmax - targets) products`` with products (b, n, n) and one-hot targets (b, c, n).
-    ``rates`` are the learning rate, the momentum, and the decay that is added to the gradient.
-    """
+def descent_losses(
+    products: Array, target: Array, logits: Array, rates: tuple[float, float, float], steps: int
+) -> Array:
+    """``descent_losses`` of ``methods._maths``."""
     (b, c, n), itemsize = logits.shape, logits.dtype.itemsize
     losses = namespace(logits).empty((b, n), dtype=logits.dtype, device=logits.device)
     resident = descent_bytes(n, c, itemsize, resident=True) <= cuda.shared_limit(logits.device)
@@ -79,7 +77,7 @@ def mean_losses(products: Array, targets: Array, logits: Array, rates: tuple[flo
     sizes = {"GROUP": -(-c // groups), "RESIDENT": int(resident)}
     shared, threads = descent_bytes(n, c, itemsize, resident=resident), min(_DESCENT_THREADS, _warps(n * groups))
     params = DescentParams(*rates, n, c, steps)
-    _launch("descent", (products, targets, logits), (losses,), params, shared, threads, **sizes)
+    _launch("descent", (products, target, logits), (losses,), params, shared, threads, **sizes)
     return losses
 
 

@@ -142,6 +142,30 @@ def eigh(matrices: Array) -> tuple[Array, Array]:
     return values, vectors
 
 
+def descent_losses(
+    products: Array, target: Array, logits: Array, rates: tuple[float, float, float], steps: int
+) -> Array:
+    """Each point's cross-entropy (b, n), averaged over the steps of a descent of the logits (b, c, n).
+
+    A step's gradient is ``(softmax - target) products`` with products (b, n, n) and one-hot targets (b, c, n).
+    ``rates`` are the learning rate, the momentum, and the decay that is added to the gradient.
+    """
+    if per_task.can_descend(logits):
+        return per_task.descent_losses(products, target, logits, rates, steps)
+    xp, (rate, momentum, decay) = namespace(logits), rates
+    velocity = xp.zeros_like(logits)
+    logit_sums, norms = xp.zeros_like(logits), xp.zeros_like(logits[:, :1, :])
+    for _ in range(steps):
+        top = xp.max(logits, axis=1, keepdims=True)
+        e = xp.exp(logits - top)
+        sums = xp.sum(e, axis=1, keepdims=True)
+        norms = norms + (top + xp.log(sums))
+        logit_sums = logit_sums + logits
+        velocity = momentum * velocity + (e / sums - target) @ products + decay * logits
+        logits = logits - rate * velocity
+    return (norms[:, 0, :] - xp.sum(target * logit_sums, axis=1)) / steps
+
+
 def log_scores(probabilities: Array, tau: float) -> Array:
     """Scores with softmax(tau * scores) equal to these probabilities; finite where they are zero."""
     xp = namespace(probabilities)

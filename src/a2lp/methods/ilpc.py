@@ -22,14 +22,13 @@ from a2lp.arrays import Array, device, kth_largest, namespace, one_hot
 from a2lp.checks import number, whole
 from a2lp.engines.contract import NO_SOLUTION
 from a2lp.graph import affinity, normalise
-from a2lp.kernels import per_task
-from a2lp.methods._maths import log_scores, sinkhorn
+from a2lp.methods._maths import descent_losses, log_scores, sinkhorn
 from a2lp.methods.base import Method, Outcome, Points, scored
 from a2lp.preprocess import l2
 
 _TOLERANCE = 1e-6
 _LEAST_KERNEL = 1e-26  # of a point's best class; a class that no label reaches could not be filled
-RATES = 0.1, 0.9, 5e-4  # of the classifier: learning rate, momentum and weight decay
+_RATES = 0.1, 0.9, 5e-4  # of the classifier: learning rate, momentum and weight decay
 
 
 class _State(NamedTuple):
@@ -144,9 +143,7 @@ def _cleaning_losses(gram: Array, labels: Array, target: Array, steps: int) -> A
     products, plus one for the bias. One-hot ``labels`` (b, c, n) are of the labelled points, ``target`` of all.
     """
     products, logits = _first_logits(gram, labels)
-    if per_task.can_descend(logits):
-        return per_task.mean_losses(products, target, logits, RATES, steps)
-    return _mean_losses(products, target, logits, steps)
+    return descent_losses(products, target, logits, _RATES, steps)
 
 
 def _first_logits(gram: Array, labels: Array) -> tuple[Array, Array]:
@@ -156,18 +153,3 @@ def _first_logits(gram: Array, labels: Array) -> tuple[Array, Array]:
     squares = xp.sum(logits * labels, axis=-1, keepdims=True)
     logits = logits / xp.sqrt(xp.where(squares > 0, squares, xp.ones_like(squares)))
     return (gram + 1.0) / gram.shape[-1], logits
-
-
-def _mean_losses(products: Array, target: Array, logits: Array, steps: int) -> Array:
-    xp, (rate, momentum, decay) = namespace(logits), RATES
-    velocity = xp.zeros_like(logits)
-    logit_sums, norms = xp.zeros_like(logits), xp.zeros_like(logits[:, :1, :])
-    for _ in range(steps):
-        top = xp.max(logits, axis=1, keepdims=True)
-        e = xp.exp(logits - top)
-        sums = xp.sum(e, axis=1, keepdims=True)
-        norms = norms + (top + xp.log(sums))
-        logit_sums = logit_sums + logits
-        velocity = momentum * velocity + (e / sums - target) @ products + decay * logits
-        logits = logits - rate * velocity
-    return (norms[:, 0, :] - xp.sum(target * logit_sums, axis=1)) / steps
