@@ -23,6 +23,9 @@ struct Params {
 
 __device__ real size(real x) { return x < 0 ? -x : x; }
 
+// cosine x - sine y, with the tangent of half the angle: roundings are as small as the rotation
+__device__ real turned(real x, real y, real sine, real half) { return x - sine * (y + half * x); }
+
 // The k-th of the pairs that meet in a step; with an odd number of indices, one is paired with n, which is none
 __device__ void pair(int k, int step, int even, int* p, int* q) {
     const int ring = even - 1;
@@ -40,9 +43,9 @@ a2lp_jacobi(const real* all_matrices, real* all_values, real* all_vectors, const
     const real* matrix = all_matrices + task * n * n;
     real* A = (real*)memory;         // (n, n)
     real* V = A + n * n;             // (n, n)  eigenvectors are its rows
-    real* cosines = V + n * n;       // a rotation for each pair
-    real* sines = cosines + pairs;
-    real* lengths = sines + pairs;   // n
+    real* sines = V + n * n;         // of each pair's rotation
+    real* halves = sines + pairs;    // tangents of half the angles
+    real* lengths = halves + pairs;  // n
     int* first = (int*)(lengths + n);  // the pairs' indices
     int* second = first + pairs;
     for (int e = threadIdx.x; e < n * n; e += blockDim.x) {
@@ -67,48 +70,49 @@ a2lp_jacobi(const real* all_matrices, real* all_values, real* all_vectors, const
                 pair(k, step, even, &p, &q);
                 first[k] = p;
                 second[k] = q;
-                cosines[k] = 1;
-                sines[k] = 0;
+                sines[k] = halves[k] = 0;
                 if (p < n && q < n && size(A[p * n + q]) > least) {
                     // the smaller of the two rotations
                     const real ratio = (A[q * n + q] - A[p * n + p]) / (2 * A[p * n + q]);
                     const real tangent = (ratio < 0 ? -1 : 1) / (size(ratio) + root(ratio * ratio + 1));
-                    cosines[k] = 1 / root(tangent * tangent + 1);
-                    sines[k] = tangent * cosines[k];
+                    const real cosine = 1 / root(tangent * tangent + 1);
+                    sines[k] = tangent * cosine;
+                    halves[k] = sines[k] / (1 + cosine);
                     rotated = 1;
                 }
             }
             __syncthreads();
             for (int k = row; k < pairs; k += rows) {
                 const int p = first[k], q = second[k];
-                const real c = cosines[k], s = sines[k];
+                const real s = sines[k], h = halves[k];
                 const bool has_p = p < n, has_q = q < n;
                 // rows of this pair in the columns of each, from both sides at once
                 for (int l = lane; l < pairs; l += lanes) {
                     const int u = first[l], v = second[l];
-                    const real d = cosines[l], t = sines[l];
+                    const real t = sines[l], g = halves[l];
                     if (s == 0 && t == 0) continue;
                     const bool has_u = u < n, has_v = v < n;
                     const real pu = has_p && has_u ? A[p * n + u] : 0, pv = has_p && has_v ? A[p * n + v] : 0;
                     const real qu = has_q && has_u ? A[q * n + u] : 0, qv = has_q && has_v ? A[q * n + v] : 0;
                     if (k == l) {  // the diagonal by differences, so that roundings of the cosine do not add up
-                        A[p * n + p] = pu - s / c * pv;
-                        A[q * n + q] = qv + s / c * pv;
+                        const real move = s / (1 - s * h) * pv;
+                        A[p * n + p] = pu - move;
+                        A[q * n + q] = qv + move;
                         A[p * n + q] = A[q * n + p] = 0;
                         continue;
                     }
-                    const real top_u = c * pu - s * qu, top_v = c * pv - s * qv;
-                    const real low_u = s * pu + c * qu, low_v = s * pv + c * qv;
-                    if (has_p && has_u) A[p * n + u] = d * top_u - t * top_v;
-                    if (has_p && has_v) A[p * n + v] = t * top_u + d * top_v;
-                    if (has_q && has_u) A[q * n + u] = d * low_u - t * low_v;
-                    if (has_q && has_v) A[q * n + v] = t * low_u + d * low_v;
+                    const real top_u = turned(pu, qu, s, h), low_u = turned(qu, pu, -s, -h);
+                    const real top_v = turned(pv, qv, s, h), low_v = turned(qv, pv, -s, -h);
+                    if (has_p && has_u) A[p * n + u] = turned(top_u, top_v, t, g);
+                    if (has_p && has_v) A[p * n + v] = turned(top_v, top_u, -t, -g);
+                    if (has_q && has_u) A[q * n + u] = turned(low_u, low_v, t, g);
+                    if (has_q && has_v) A[q * n + v] = turned(low_v, low_u, -t, -g);
                 }
                 if (s == 0) continue;
                 for (int j = lane; j < n; j += lanes) {
                     const real a = V[p * n + j], b = V[q * n + j];
-                    V[p * n + j] = c * a - s * b;
-                    V[q * n + j] = s * a + c * b;
+                    V[p * n + j] = turned(a, b, s, h);
+                    V[q * n + j] = turned(b, a, -s, -h);
                 }
             }
             __syncthreads();
