@@ -81,6 +81,8 @@ def kth_largest(x: Array, k: int) -> Array:
 def softmax(x: Array, axis: int = -1) -> Array:
     """Softmax along an axis, shifted so that nothing overflows."""
     xp = namespace(x)
+    if is_torch(xp):  # one launch on a GPU, not five
+        return x.softmax(axis)
     e = xp.exp(x - xp.max(x, axis=axis, keepdims=True))
     return e / xp.sum(e, axis=axis, keepdims=True)
 
@@ -88,6 +90,8 @@ def softmax(x: Array, axis: int = -1) -> Array:
 def log_softmax(x: Array, axis: int = -1) -> Array:
     """Logarithms of the softmax along an axis; finite where the softmax is rounded to zero."""
     xp = namespace(x)
+    if is_torch(xp):
+        return x.log_softmax(axis)
     x = x - xp.max(x, axis=axis, keepdims=True)
     return x - xp.log(xp.sum(xp.exp(x), axis=axis, keepdims=True))
 
@@ -130,6 +134,17 @@ def cholesky_solve(factor: Array, right: Array) -> Array:
         return right.cholesky_solve(factor)
     half = xp.linalg.solve(factor, right)
     return xp.linalg.solve(xp.matrix_transpose(factor), half)
+
+
+def solve(matrix: Array, right: Array) -> Array:
+    """Solve ``matrix X = right`` for a batch; on a device, a singular matrix gives values that are not finite.
+
+    The array libraries' own function asks the device for the reason of each failure, and so waits for it.
+    """
+    xp = namespace(matrix, right)
+    if is_torch(xp) and not on_host(matrix):
+        return xp.linalg.solve_ex(matrix, right).result
+    return xp.linalg.solve(matrix, right)
 
 
 def chunks(total: int, size: int) -> Iterator[slice]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from a2lp.arrays import Array, device, distinct_rows, is_numpy, largest_safe, like, namespace
+from a2lp.arrays import Array, device, distinct_rows, is_numpy, largest_safe, like, namespace, on_host
 from a2lp.errors import InputError, ShapeError, UnknownNameError
 
 NAMES = ("l2", "plc", "cl2n", "whiten", "bpa", "none")
@@ -79,8 +79,9 @@ def l2(points: Array, *, overwrite: bool = False) -> Array:
     xp = namespace(points)
     with np.errstate(over="ignore"):
         squares = xp.vecdot(points, points)
-    # where squares may leave the range of float32, vectors are first divided by their largest entry
-    if not bool(xp.all((squares > 1e-30 * points.shape[-1]) & (squares < 1e30))):
+    # where squares may leave the range of float32, vectors are first divided by their largest entry; a device is not
+    # asked whether, since the answer would have to be waited for
+    if not on_host(points) or not bool(xp.all((squares > 1e-30 * points.shape[-1]) & (squares < 1e30))):
         largest = xp.maximum(xp.max(points, axis=-1, keepdims=True), -xp.min(points, axis=-1, keepdims=True))
         safe = ((largest > 1e-15) & (largest < 1e15)) | (largest == 0)
         points = points / xp.where(safe, xp.ones_like(largest), largest)

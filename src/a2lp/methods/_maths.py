@@ -6,6 +6,7 @@ import numpy as np
 
 from a2lp.arrays import Array, device, is_numpy, namespace, one_hot, softmax
 from a2lp.engines.contract import Points
+from a2lp.kernels import per_task
 from a2lp.preprocess import l2, unit_gram
 
 _LEAST_KERNEL = 1e-26  # added, since zeros cannot be scaled; entries between unit vectors are above 1e-17
@@ -112,6 +113,9 @@ def sinkhorn(
         own = columns if fixed is None else fixed
         compiled_scale(kernel, columns, rows, own, fixed is not None, tolerance, _SINKHORN_ROUNDS, plan)
         return plan
+    if per_task.can_scale(kernel):
+        given = xp.ones_like(kernel[:, 0, :]) if rows is None else rows
+        return per_task.scale(kernel, columns, given, fixed, tolerance, _SINKHORN_ROUNDS)
     columns = columns[:, None, :]  # (b, 1, c)
     before = xp.sum(kernel, axis=1, keepdims=True)  # (b, 1, n)  mass of each point before it is scaled
     rows = xp.ones_like(before) if rows is None else rows[:, None, :]
@@ -128,6 +132,38 @@ def sinkhorn(
         if not bool(xp.any(moving)):
             break
     return xp.matrix_transpose(by_class) * (kernel * by_point)
+
+
+def eigh(matrices: Array) -> tuple[Array, Array]:
+    """Ascending eigenvalues (b, n) and eigenvectors (b, n, n) of symmetric matrices."""
+    if per_task.can_diagonalise(matrices):  # libraries are slow at many small matrices on a GPU
+        return per_task.eigh(matrices)
+    values, vectors = namespace(matrices).linalg.eigh(matrices)
+    return values, vectors
+
+
+def descent_losses(
+    products: Array, target: Array, logits: Array, rates: tuple[float, float, float], steps: int
+) -> Array:
+    """Each point's cross-entropy (b, n), averaged over the steps of a descent of the logits (b, c, n).
+
+    A step's gradient is ``(softmax - target) products`` with products (b, n, n) and one-hot targets (b, c, n).
+    ``rates`` are the learning rate, the momentum, and the decay that is added to the gradient.
+    """
+    if per_task.can_descend(logits):
+        return per_task.descent_losses(products, target, logits, rates, steps)
+    xp, (rate, momentum, decay) = namespace(logits), rates
+    velocity = xp.zeros_like(logits)
+    logit_sums, norms = xp.zeros_like(logits), xp.zeros_like(logits[:, :1, :])
+    for _ in range(steps):
+        top = xp.max(logits, axis=1, keepdims=True)
+        e = xp.exp(logits - top)
+        sums = xp.sum(e, axis=1, keepdims=True)
+        norms = norms + (top + xp.log(sums))
+        logit_sums = logit_sums + logits
+        velocity = momentum * velocity + (e / sums - target) @ products + decay * logits
+        logits = logits - rate * velocity
+    return (norms[:, 0, :] - xp.sum(target * logit_sums, axis=1)) / steps
 
 
 def log_scores(probabilities: Array, tau: float) -> Array:

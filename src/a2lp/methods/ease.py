@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from a2lp.arrays import Array, device, namespace
 from a2lp.checks import number, whole
 from a2lp.graph import normalise
-from a2lp.methods._maths import transport
+from a2lp.methods._maths import eigh, transport
 from a2lp.methods._transport import TransportMethod
 from a2lp.methods.base import Points
 from a2lp.preprocess import unit_gram
@@ -64,7 +64,7 @@ def _projected(gram: Array, rank: int, spread: float, n_components: int) -> Arra
     xp = namespace(gram)
     n = gram.shape[-1]
     other = 1.0 - xp.eye(n, dtype=gram.dtype, device=device(gram))  # all pairs of different points
-    squares, left = xp.linalg.eigh(gram)  # ascending
+    squares, left = eigh(gram)  # ascending
     # the points are rows of left * roots, up to a rotation; directions of length zero are dropped
     some = squares > n * float(xp.finfo(gram.dtype).eps) * squares[:, -1:]
     roots = xp.sqrt(xp.where(some, squares, xp.zeros_like(squares)))
@@ -72,6 +72,6 @@ def _projected(gram: Array, rank: int, spread: float, n_components: int) -> Arra
     similar = normalise(xp.abs(main @ xp.matrix_transpose(main)) * other, _DEGREE_OFFSET)
     points = left * roots[:, None, :]
     objective = xp.matrix_transpose(points) @ (spread * normalise(other, _DEGREE_OFFSET) - similar) @ points
-    _, directions = xp.linalg.eigh(objective)
+    _, directions = eigh(objective)
     kept = points @ directions[:, :, :n_components]
     return kept @ xp.matrix_transpose(kept)

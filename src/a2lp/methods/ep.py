@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from a2lp.arrays import Array, device, namespace
+from a2lp.arrays import Array, device, namespace, solve
 from a2lp.checks import number
 from a2lp.engines.contract import NO_SOLUTION
 from a2lp.graph import normalise
@@ -45,7 +45,7 @@ class EP(Method):
         labels = points.all_labels  # (b, n, c)
         # a last column of ones gives the sums over all points, since no entry of the inverse is negative
         start = xp.concat([labels, xp.ones_like(labels[:, :, :1])], axis=2)
-        found = xp.linalg.solve(_system(vectors, self.alpha), start)[:, s : s + q, :]
+        found = solve(_system(vectors, self.alpha), start)[:, s : s + q, :]
         shares = xp.clip(found[:, :, :c], min=0.0) / found[:, :, c:]
         return scored(xp.log(shares + _LOG_OFFSET) / self.tau)
 

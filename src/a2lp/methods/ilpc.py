@@ -22,13 +22,13 @@ from a2lp.arrays import Array, device, kth_largest, namespace, one_hot
 from a2lp.checks import number, whole
 from a2lp.engines.contract import NO_SOLUTION
 from a2lp.graph import affinity, normalise
-from a2lp.methods._maths import log_scores, sinkhorn
+from a2lp.methods._maths import descent_losses, log_scores, sinkhorn
 from a2lp.methods.base import Method, Outcome, Points, scored
 from a2lp.preprocess import l2
 
 _TOLERANCE = 1e-6
 _LEAST_KERNEL = 1e-26  # of a point's best class; a class that no label reaches could not be filled
-_LR, _MOMENTUM, _DECAY = 0.1, 0.9, 5e-4  # of the classifier
+_RATES = 0.1, 0.9, 5e-4  # of the classifier: learning rate, momentum and weight decay
 
 
 class _State(NamedTuple):
@@ -76,8 +76,10 @@ class ILPC(Method):
         state, done = self._start(points), []
         while state.tasks.shape[0] > 0:  # every round labels a query of each task, or is its last round
             state, going = self._round(state)
-            done.append((state.tasks[~going], state.plan[~going], state.steps[~going]))
-            state = _State(*(x[going] for x in state))
+            # a device is asked once in a round, which is a thousand steps: who is left
+            ended, left = (xp.nonzero(mask)[0] for mask in (~going, going))
+            done.append(tuple(xp.take(x, ended, axis=0) for x in (state.tasks, state.plan, state.steps)))
+            state = _State(*(xp.take(x, left, axis=0) for x in state))
         tasks, plan, steps = (xp.concat(list(parts), axis=0) for parts in zip(*done, strict=True))
         order = xp.argsort(tasks)
         plan = xp.matrix_transpose(xp.take(plan, order, axis=0))  # (b, n, c)
@@ -140,20 +142,14 @@ def _cleaning_losses(gram: Array, labels: Array, target: Array, steps: int) -> A
     points, and momentum and decay are linear, so the logits can be trained directly: a gradient moves them by inner
     products, plus one for the bias. One-hot ``labels`` (b, c, n) are of the labelled points, ``target`` of all.
     """
+    products, logits = _first_logits(gram, labels)
+    return descent_losses(products, target, logits, _RATES, steps)
+
+
+def _first_logits(gram: Array, labels: Array) -> tuple[Array, Array]:
+    """What the logits' gradient is multiplied by (b, n, n), and the logits at the start (b, c, n)."""
     xp = namespace(gram)
-    n = gram.shape[-1]
     logits = labels @ gram  # (b, c, n)  by sums of labelled points, which are then normalised
     squares = xp.sum(logits * labels, axis=-1, keepdims=True)
     logits = logits / xp.sqrt(xp.where(squares > 0, squares, xp.ones_like(squares)))
-    products = (gram + 1.0) / n
-    velocity = xp.zeros_like(logits)
-    logit_sums, norms = xp.zeros_like(logits), xp.zeros_like(logits[:, :1, :])
-    for _ in range(steps):
-        top = xp.max(logits, axis=1, keepdims=True)
-        e = xp.exp(logits - top)
-        sums = xp.sum(e, axis=1, keepdims=True)
-        norms = norms + (top + xp.log(sums))
-        logit_sums = logit_sums + logits
-        velocity = _MOMENTUM * velocity + (e / sums - target) @ products + _DECAY * logits
-        logits = logits - _LR * velocity
-    return (norms[:, 0, :] - xp.sum(target * logit_sums, axis=1)) / steps
+    return (gram + 1.0) / gram.shape[-1], logits

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from a2lp.arrays import Array, device, namespace
+from a2lp.arrays import Array, device, namespace, solve
 from a2lp.checks import number, whole
-from a2lp.methods._maths import centred_unit_gram, sinkhorn
+from a2lp.methods._maths import centred_unit_gram, eigh, sinkhorn
 from a2lp.methods._transport import TransportMethod
 from a2lp.methods.base import Points
 
@@ -48,12 +48,11 @@ class ProtoLP(TransportMethod):
     steps: int = 50
 
     def _prepared(self, gram: Array, points: Points) -> Array:
-        xp = namespace(gram)
         _, n, d = points.vectors.shape
         if min(n, d) > self.n_components:  # first principal directions, about the origin
-            squares, left = xp.linalg.eigh(gram)  # ascending
+            squares, left = eigh(gram)  # ascending
             left = left[:, :, -self.n_components :]
-            gram = (left * squares[:, None, -self.n_components :]) @ xp.matrix_transpose(left)
+            gram = (left * squares[:, None, -self.n_components :]) @ namespace(gram).matrix_transpose(left)
         return centred_unit_gram(gram, (n,))
 
     def _first_centres(self, memberships: Array, gram: Array) -> Array:
@@ -76,6 +75,6 @@ class ProtoLP(TransportMethod):
         degrees = xp.sum(edges, axis=-1)[:, None, :]
         laplacian = common - common @ (common / degrees)
         # (c, c): the label of each centre
-        of_centre = xp.linalg.solve(support + self.gamma * laplacian, support)
+        of_centre = solve(support + self.gamma * laplacian, support)
         shares = xp.clip(xp.matrix_transpose(of_centre) @ plan, min=_LEAST_SHARE)
         return sinkhorn(shares, counts + m / c, _PROPAGATION_TOLERANCE, fixed=counts)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from a2lp.arrays import device, kth_largest, namespace
+from a2lp.arrays import device, kth_largest, namespace, solve
 from a2lp.checks import number, whole
 from a2lp.engines.contract import NO_SOLUTION
 from a2lp.graph import normalise
@@ -53,7 +53,7 @@ class TPN(Method):
         weights = xp.where(chosen | xp.matrix_transpose(chosen), weights, xp.zeros_like(weights))
         # a point is its own neighbour, so no degree is below 1
         system = eye - self.alpha * normalise(weights, 0.0)
-        scores = xp.linalg.solve(system, points.all_labels)[:, s : s + q, :]
+        scores = solve(system, points.all_labels)[:, s : s + q, :]
         reached = xp.max(scores, axis=-1) > 0
         nearest = points.codes_at(xp.argmin(distances[:, s : s + q, :s], axis=-1))
         codes = xp.where(reached, xp.argmax(scores, axis=-1), nearest)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from a2lp.arrays import Array, chunks, device, digamma, distinct_rows, like, log_softmax, namespace, on_host
+from a2lp.arrays import Array, chunks, device, digamma, distinct_rows, is_torch, like, log_softmax, namespace, on_host
 from a2lp.cores import map_on_cores
 from a2lp.engines.contract import Loop, Points, batched, fused_cpu
 
@@ -144,6 +144,9 @@ def _lower_inverse(lower: Array) -> Array:
     """The inverse of lower triangular matrices (b, n, n), by halves: half the cost of a general inverse."""
     xp = namespace(lower)
     n = lower.shape[-1]
+    if is_torch(xp):
+        eye = xp.eye(n, dtype=lower.dtype, device=device(lower))
+        return xp.linalg.solve_triangular(lower, eye, upper=False)
     if n < _SMALL:
         return xp.linalg.inv(lower)
     h = n // 2

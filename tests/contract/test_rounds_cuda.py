@@ -1,0 +1,236 @@
+"""The CUDA kernels with a thread block to a task; without a GPU, their sources as C++, threads as threads.
+
+On a GPU, methods that work in rounds give the labels of the processor.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import a2lp
+from a2lp.features import load_base
+from a2lp.kernels import per_task
+from a2lp.methods import _maths, ilpc
+
+Array = np.ndarray[Any, Any]
+Library = Callable[..., ctypes.CDLL]
+
+COMPILER = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+
+SHIM = """
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <thread>
+#include <vector>
+#define __global__
+#define __device__ static
+#define __shared__
+#define __launch_bounds__(threads)
+#define __syncthreads() meet()
+struct Place { int x; };
+static thread_local Place threadIdx, blockIdx;
+static Place blockDim;
+static std::atomic<int> arrived, phase, any;
+static void meet() {
+    const int now = phase;
+    if (++arrived == blockDim.x) arrived = 0, phase++;
+    else while (phase == now) std::this_thread::yield();
+}
+static int __syncthreads_or(int one) {
+    if (one) any = 1;
+    meet();
+    const int found = any;
+    meet();
+    if (threadIdx.x == 0) any = 0;
+    meet();
+    return found;
+}
+double memory[1 << 17];
+"""
+
+# Shared memory is NaN before each task, so that nothing is read that was not written; behind its end it must stay so.
+CALL = """
+extern "C" int run(int blocks, int threads, int bytes, const Params* p, const real** given, real** found) {
+    bool within = true;
+    blockDim.x = threads;
+    auto thread = [&](int place) {
+        threadIdx.x = place;
+        for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++) {
+            if (place == 0) memset(memory, 0xff, sizeof memory);
+            meet();
+            CALLED;
+            meet();
+        }
+    };
+    std::vector<std::thread> team;
+    for (int place = 0; place < threads; place++) team.emplace_back(thread, place);
+    for (auto& member : team) member.join();
+    for (size_t at = bytes; at < sizeof memory; at++) within &= ((unsigned char*)memory)[at] == 0xff;
+    return within;
+}
+"""
+CALLED = {
+    "sinkhorn": "a2lp_sinkhorn(given[0], given[1], given[2], given[3], found[0], *p)",
+    "jacobi": "a2lp_jacobi(given[0], found[0], found[1], *p)",
+    "descent": "a2lp_descent(given[0], given[1], given[2], found[0], *p)",
+}
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    if COMPILER is None:
+        pytest.skip("needs a C++ compiler (c++, g++ or clang++)")
+    folder = tmp_path_factory.mktemp("per_task")
+
+    @cache
+    def build(name: str, **defines: int) -> ctypes.CDLL:
+        file = folder / "_".join([name, *map(str, defines.values())])
+        file.with_suffix(".cpp").write_text(SHIM + per_task.source(name) + CALL.replace("CALLED", CALLED[name]))
+        options = ["-std=c++17", "-O1", "-pthread", "-shared", "-fPIC", *(f"-D{k}={v}" for k, v in defines.items())]
+        subprocess.run([COMPILER, *options, "-o", f"{file}.so", f"{file}.cpp"], check=True, capture_output=True)
+        return ctypes.CDLL(f"{file}.so")
+
+    return build
+
+
+def launch(
+    built: ctypes.CDLL, given: list[Array], found: list[Array], params: Any, shared: int, threads: int = 1
+) -> None:
+    kept = [np.ascontiguousarray(x) for x in given]
+
+    def pointers(arrays: list[Array]) -> Any:
+        return (ctypes.c_void_p * len(arrays))(*(x.ctypes.data for x in arrays))
+
+    tasks = len(found[0])
+    fine = built.run(tasks, threads, shared, ctypes.byref(params), pointers(kept), pointers(found))
+    assert fine, "written behind shared memory"
+
+
+def sinkhorn(library: Library, arrays: dict[str, Array | None], tolerance: float, **how: int) -> Array:
+    kernel, columns, rows, fixed = (arrays[name] for name in ("kernel", "columns", "rows", "fixed"))
+    assert kernel is not None and columns is not None
+    b, c, n = kernel.shape
+    resident = how.get("resident", 1)
+    built = library("sinkhorn", DOUBLE=int(kernel.itemsize == 8), RESIDENT=resident)
+    plan = np.full_like(kernel, np.nan)
+    given = [kernel, columns, np.ones((b, n), kernel.dtype) if rows is None else rows]
+    params = per_task.SinkhornParams(tolerance, n, c, fixed is not None, 1000)
+    shared = per_task.sinkhorn_bytes(n, c, kernel.itemsize, resident=bool(resident))
+    launch(built, [*given, columns if fixed is None else fixed], [plan], params, shared, how.get("threads", 1))
+    return plan
+
+
+def plan_arrays(c: int, n: int, *, with_fixed: bool, with_rows: bool, seed: int = 0) -> dict[str, Array | None]:
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, 2, (3, n)).astype(float) if with_rows else None
+    fixed = 1.0 + rng.integers(0, 3, (3, c)) if with_fixed else None
+    total = np.full((3, 1), n, float) if rows is None else rows.sum(axis=1, keepdims=True)
+    columns = np.repeat(total / c, c, axis=1) + (0.0 if fixed is None else fixed)
+    return {"kernel": np.exp(3 * rng.normal(size=(3, c, n))), "columns": columns, "rows": rows, "fixed": fixed}
+
+
+@pytest.mark.parametrize(("with_fixed", "with_rows"), [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize(("c", "n"), [(5, 75), (2, 3), (20, 31), (5, 1)])
+def test_sinkhorn_is_that_of_the_processor(library: Library, c: int, n: int, with_fixed: bool, with_rows: bool) -> None:
+    arrays = plan_arrays(c, n, with_fixed=with_fixed, with_rows=with_rows)
+    found = sinkhorn(library, arrays, 1e-6)
+    expected = _maths.sinkhorn(arrays["kernel"], arrays["columns"], 1e-6, rows=arrays["rows"], fixed=arrays["fixed"])
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_threads_of_sinkhorn_wait_for_each_other(library: Library) -> None:
+    arrays = plan_arrays(5, 40, with_fixed=True, with_rows=False)
+    alone = sinkhorn(library, arrays, 1e-3)
+    for threads, resident in ((3, 1), (7, 0)):
+        np.testing.assert_array_equal(sinkhorn(library, arrays, 1e-3, threads=threads, resident=resident), alone)
+
+
+def eigh(library: Library, matrices: Array, threads: int = 1) -> tuple[Array, Array]:
+    b, n, _ = matrices.shape
+    built = library("jacobi", DOUBLE=int(matrices.itemsize == 8))
+    values, vectors = np.full((b, n), np.nan, matrices.dtype), np.full_like(matrices, np.nan)
+    params = per_task.JacobiParams(per_task._TOLERANCE * np.finfo(matrices.dtype).eps, n, per_task._SWEEPS)
+    launch(built, [matrices], [values, vectors], params, per_task.jacobi_bytes(n, matrices.itemsize), threads)
+    return values, np.swapaxes(vectors, 1, 2)
+
+
+def grams(n: int, d: int) -> Array:
+    """Inner products of unit points (3, n, n) with non-negative entries."""
+    x = np.random.default_rng(n).random((3, n, d)) ** 4
+    x /= np.linalg.norm(x, axis=2, keepdims=True)
+    return x @ np.swapaxes(x, 1, 2)
+
+
+@pytest.mark.parametrize(("n", "d"), [(80, 640), (33, 8), (1, 3), (2, 3), (17, 64)])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_eigenvectors_diagonalise(library: Library, n: int, d: int, dtype: Any) -> None:
+    matrices = grams(n, d).astype(dtype)
+    values, vectors = eigh(library, matrices)
+    eps = np.finfo(dtype).eps * values.max()
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(matrices), rtol=0, atol=8 * eps)
+    exact = vectors.astype(np.float64)
+    np.testing.assert_allclose(np.swapaxes(exact, 1, 2) @ exact, np.tile(np.eye(n), (3, 1, 1)), rtol=0, atol=64 * eps)
+    np.testing.assert_allclose((exact * values[:, None]) @ np.swapaxes(exact, 1, 2), matrices, rtol=0, atol=32 * eps)
+
+
+def test_threads_of_jacobi_wait_for_each_other(library: Library) -> None:
+    matrices = grams(21, 30)
+    values, vectors = eigh(library, matrices)
+    for threads in (3, 16):
+        for found, alone in zip(eigh(library, matrices, threads), (values, vectors), strict=True):
+            np.testing.assert_array_equal(found, alone)
+
+
+def test_a_matrix_that_is_not_finite_has_no_eigenvalues(library: Library) -> None:
+    matrices = grams(6, 3)
+    matrices[1, 2, 3] = np.nan
+    values, _ = eigh(library, matrices)
+    assert np.isnan(values[1]).all() and np.isfinite(values[[0, 2]]).all()
+
+
+@pytest.mark.parametrize(("c", "n", "group"), [(5, 40, 5), (9, 30, 5), (2, 7, 2)])
+def test_descent_is_that_of_the_processor(library: Library, c: int, n: int, group: int) -> None:
+    rng, gram = np.random.default_rng(0), grams(n, 16)
+    codes = np.concatenate([np.tile(np.arange(c), (3, 1)), rng.integers(0, c, (3, n - c))], axis=1)
+    target = (codes[:, None, :] == np.arange(c)[:, None]).astype(float)
+    labels = target * (np.arange(n) < c)
+    products, logits = ilpc._first_logits(gram, labels)
+    expected = _maths.descent_losses(products, target, logits, ilpc._RATES, 50)
+    for threads, resident in ((1, 1), (5, 0)):
+        built = library("descent", DOUBLE=1, GROUP=group, RESIDENT=resident)
+        found = np.full((3, n), np.nan)
+        params = per_task.DescentParams(*ilpc._RATES, n, c, 50)
+        shared = per_task.descent_bytes(n, c, 8, resident=bool(resident))
+        launch(built, [products, target, logits], [found], params, shared, threads)
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+METHODS = ["pt_map", "ease", "proto_lp", "bavardage", "paddle", "bd_cspn", "laplacian_shot", "soft_kmeans", "ilpc",
+           "bms", "oslo", "ep", "tpn", "top_k"]  # fmt: skip
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("n_shot", [1, 5])
+@pytest.mark.parametrize("name", METHODS)
+def test_labels_on_a_gpu_are_those_of_the_processor(name: str, n_shot: int) -> None:
+    cub = a2lp.load("cub")
+    tasks = a2lp.draw("balanced", cub.labels, seed=3, n_way=5, n_shot=n_shot, n_query=15, n_tasks=200)
+    batch, method = tasks.batch(cub.features), a2lp.create(name)
+    if method.reads_statistics:
+        method = a2lp.create(name, base=load_base("cub"))
+    there = a2lp.TaskBatch(
+        torch.from_numpy(batch.support).cuda(), batch.support_labels, torch.from_numpy(batch.query).cuda()
+    )
+    found, expected = method.predict(there), method.predict(batch)
+    assert (found.labels != expected.labels).mean() <= 0.001
