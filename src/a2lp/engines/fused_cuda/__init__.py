@@ -14,7 +14,7 @@ from typing import Any
 from a2lp.arrays import chunks, collect, is_torch, namespace
 from a2lp.engines.contract import Engine, Points, Result, Settings
 from a2lp.kernels import cuda
-from a2lp.losses import CROSS_ENTROPY, NUMERICS
+from a2lp.losses import NUMERICS, QUERY_TERMS
 from a2lp.optimizers import Adam
 
 WARPS, PIECE = 8, 8  # warps of a task, and dimensions of a warp's piece, as in the kernel
@@ -25,7 +25,9 @@ _PART = 50
 
 
 _Params = cuda.structure(
-    ctypes.c_float, "alpha gamma tau scale lr beta1 beta2 eps loss_tol", "steps updates loss adam tasks parts part"
+    ctypes.c_float,
+    "alpha gamma tau scale entropy marginal lr beta1 beta2 eps loss_tol",
+    "steps updates loss adam tasks parts part",
 )
 
 
@@ -49,10 +51,8 @@ def refusal(points: Points, settings: Settings) -> str | None:
         return f"it computes in float32, and these are {vectors.dtype}"
     if settings.renormalize or settings.grad_tol is not None:
         return "renormalize and grad_tol need the whole gradient before any of the step, and it makes both tile by tile"
-    if settings.loss != CROSS_ENTROPY:
-        return "it knows the paper's cross-entropy only, and this loss has other terms"
-    (_, n, d), s = vectors.shape, points.codes.shape[1]
-    needs = _shared_bytes(s, n - s, d, points.n_classes, min(settings.n_neighbors, n - 1))
+    (_, n, d), s, c = vectors.shape, points.codes.shape[1], points.n_classes
+    needs = _shared_bytes(s, n - s, d, c, min(settings.n_neighbors, n - 1), _query_terms(settings))
     has = cuda.shared_limit(vectors.device)
     if needs > has:
         return f"a task of {s} + {n - s} points needs {needs} bytes of shared memory; a block of this device has {has}"
@@ -69,7 +69,12 @@ def _padded(d: int) -> int:
     return -(-d // (PIECE * WARPS)) * PIECE * WARPS
 
 
-def _shared_bytes(s: int, m: int, d: int, c: int, k: int) -> int:
+def _query_terms(settings: Settings) -> int:
+    """Which terms the loss has on other points: QUERIES of the kernel."""
+    return 1 + QUERY_TERMS.index(settings.loss.queries) if settings.loss.on_queries else 0
+
+
+def _shared_bytes(s: int, m: int, d: int, c: int, k: int, queries: int) -> int:
     """The shared memory that the kernel divides up."""
     n, anchors, points = s + m, _sixteens(s), _sixteens(m)
     factors = (16 if s <= 8 else 2 * anchors) * (points + anchors + 8) // 2
@@ -77,6 +82,7 @@ def _shared_bytes(s: int, m: int, d: int, c: int, k: int) -> int:
     scratch = -(-max(n * (n | 1), sums) // 4) * 4
     floats = WARPS * 2 * PIECE * (points + 2 * s) + s * _padded(d) + scratch + factors
     floats += s * n + n * ((2 * c) | 1) + s * c + (min(k, s + 1) + 1) * m + 6 * n + 3 * s + m
+    floats += (WARPS + 2 * c) * (queries > 0)
     return 4 * floats + 256  # 256 for variables that it declares
 
 
@@ -86,19 +92,20 @@ def _sixteens(n: int) -> int:
 
 
 @cache
-def _kernel(device: Any, s: int, m: int, d: int, c: int, k: int, gamma3: bool) -> tuple[cuda.Kernel, int]:
+def _kernel(device: Any, s: int, m: int, d: int, c: int, k: int, queries: int, gamma3: bool) -> tuple[cuda.Kernel, int]:
     """The kernel, and how many of its blocks the device holds."""
     import torch
 
     source = files("a2lp.engines.fused_cuda").joinpath("kernel.cu").read_text(encoding="utf-8")
-    shared = _shared_bytes(s, m, d, c, k)
+    shared = _shared_bytes(s, m, d, c, k, queries)
     # Several blocks per multiprocessor hide latency; the driver reserves 1 KB of each. A lane has four sums for every
     # tile of 16 points by 8 anchors, and about 100 more registers.
     sums = 4 * -(-s // 8) * (_sixteens(m) + _sixteens(s)) // 16
     fit = (cuda.shared_limit(device) + 1024) // (shared + 1024), 65536 // (32 * WARPS * min(sums + 100, 255))
     blocks = max(1, min(*fit))
     sizes = {
-        "S": s, "M": m, "N": s + m, "C": c, "K": k, "DP": d, "GAMMA3": int(gamma3), "WARPS": WARPS, "BLOCKS": blocks,
+        "S": s, "M": m, "N": s + m, "C": c, "K": k, "DP": d, "QUERIES": queries, "GAMMA3": int(gamma3),
+        "WARPS": WARPS, "BLOCKS": blocks,
     }  # fmt: skip
     code = cuda.compile_source(source, device, **sizes)
     places = blocks * torch.cuda.get_device_properties(device).multi_processor_count
@@ -132,11 +139,13 @@ def _solve(points: Points, settings: Settings) -> Result:
     z, losses, taken = empty(b, m + s, c), empty(b, settings.steps), empty(b, dtype=torch.int32)
     converged, queue, finished = (torch.zeros(n, dtype=torch.int32, device=device) for n in (b, 1, b))
     with torch.cuda.device(device):
-        kernel, places = _kernel(device, s, m, dp, c, k, settings.gamma == 3)
+        kernel, places = _kernel(device, s, m, dp, c, k, _query_terms(settings), settings.gamma == 3)
     parts = max(1, settings.updates // _PART) if b > places else 1
+    terms = settings.loss
+    kind = len(NUMERICS) if terms.anchors == "others" else NUMERICS.index(settings.numerics)
     parameters = _Params(
-        settings.alpha, settings.gamma, settings.tau, settings.scale(s), settings.lr, *settings.betas, settings.eps,
-        settings.tolerances[0], settings.steps, settings.updates, NUMERICS.index(settings.numerics),
+        settings.alpha, settings.gamma, settings.tau, terms.weight * settings.scale(s), terms.entropy, terms.marginal,
+        settings.lr, *settings.betas, settings.eps, settings.tolerances[0], settings.steps, settings.updates, kind,
         settings.optimizer == "adam", b, parts, _PART,
     )  # fmt: skip
     rates = _rates(device, settings.lr, *settings.betas, settings.updates)
