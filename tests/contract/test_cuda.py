@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,6 +48,18 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "one step": {"steps": 1},
 }
 
+# a2lp_plus: terms of the loss on points that are not anchors
+PLUS_VARIANTS: dict[str, dict[str, Any]] = {
+    "plus": {},
+    "softmax of queries": {"loss": {"queries": "soft", "entropy": 0.3, "marginal": 0.2}, "tau": 3.0},
+    "entropy only": {"loss": {"anchors": "others", "entropy": 1.0}},
+    "marginal only": {"loss": {"weight": 0.5, "marginal": 1.0}, "final_forward": True},
+    "no term of anchors": {"loss": {"weight": 0.0, "entropy": 1.0, "marginal": 1.0}},
+    "anchors without their labels": {"loss": {"anchors": "others"}},
+    "official": {"loss": {"entropy": 1.0, "marginal": 0.5}, "numerics": "official", "tau": 3.0},
+    "cube": {"gamma": 3.0},
+}
+
 
 def random_batch(shape: str, seed: int = 0, b: int = 6) -> tuple[Any, Any, Any]:
     c, s, m, d, _ = SHAPES[shape]
@@ -82,6 +98,70 @@ def test_any_variant_is_the_reference(variant: str) -> None:
     found = a2lp.create("a2lp", engine="fused_cuda", **params).predict(on_gpu(batch))
     np.testing.assert_allclose(found.scores.cpu(), expected.scores, rtol=0, atol=1e-4)
     np.testing.assert_allclose(found.anchors.cpu(), expected.anchors, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_terms_on_queries_of_any_shape_are_the_reference(shape: str) -> None:
+    batch, k = random_batch(shape, seed=2), SHAPES[shape][-1]
+    params = {"steps": 20, "lr": 1e-3, "n_neighbors": k}
+    expected = a2lp.create("a2lp_plus", engine="reference", **params).predict(a2lp.TaskBatch(*batch))
+    still = a2lp.create("a2lp_plus", engine="reference", **params | {"steps": 1}).predict(a2lp.TaskBatch(*batch))
+    assert np.abs(expected.scores - still.scores).max() > 2e-3, "steps should matter"
+    found = a2lp.create("a2lp_plus", engine="fused_cuda", **params).predict(on_gpu(batch))
+    np.testing.assert_allclose(found.scores.cpu(), expected.scores, rtol=0, atol=2e-4)
+    np.testing.assert_allclose(found.losses.cpu(), expected.losses, rtol=1e-2, atol=1e-5)
+
+
+@pytest.mark.parametrize("variant", PLUS_VARIANTS)
+@pytest.mark.parametrize("shape", ["unequal shots", "more neighbours than rest", "paper, 1-shot"])
+def test_any_terms_are_the_reference(shape: str, variant: str) -> None:
+    batch = random_batch(shape, seed=3)
+    params = {"steps": 10, "n_neighbors": 8} | PLUS_VARIANTS[variant]
+    expected = a2lp.create("a2lp_plus", engine="reference", **params).predict(a2lp.TaskBatch(*batch))
+    found = a2lp.create("a2lp_plus", engine="fused_cuda", **params).predict(on_gpu(batch))
+    np.testing.assert_allclose(found.scores.cpu(), expected.scores, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(found.anchors.cpu(), expected.anchors, rtol=0, atol=2e-4)
+    np.testing.assert_allclose(found.losses.cpu(), expected.losses, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("n_shot", [1, 5])
+def test_labels_of_plus_are_those_of_the_processor(n_shot: int) -> None:
+    cub = features.load("cub")
+    tasks = draw("balanced", cub.labels, seed=1, n_way=5, n_shot=n_shot, n_query=15, n_tasks=400)
+    drawn, method = tasks.batch(cub.features.astype(np.float32)), a2lp.create("a2lp_plus")
+    expected = method.predict(a2lp.TaskBatch(drawn.support, tasks.support_labels, drawn.query))
+    found = method.predict(on_gpu((drawn.support, tasks.support_labels, drawn.query)))
+    assert (expected.engine, found.engine) == ("fused_cpu", "fused_cuda")
+    assert (expected.labels != found.labels).mean() <= 0.001
+
+
+KEPT = """
+import numpy as np, torch, a2lp
+from a2lp.kernels import cuda
+compiled = []
+rng = np.random.default_rng(0)
+points = torch.tensor(rng.random((4, 20, 24)), dtype=torch.float32).cuda()
+compile, cuda._compile = cuda._compile, lambda *given: (compiled.append(1), compile(*given))[1]
+batch = a2lp.TaskBatch(points[:, :5], [[0, 1, 2, 0, 1]] * 4, points[:, 5:])
+found = a2lp.create("a2lp", steps=20, n_neighbors=5).predict(batch)
+print(len(compiled), found.engine, found.scores.double().sum().item())
+"""
+
+
+def test_a_later_process_loads_what_was_compiled_and_notices_damage(tmp_path: Path) -> None:
+    def run() -> list[str]:
+        environment = os.environ | {"A2LP_CACHE": str(tmp_path)}
+        done = subprocess.run([sys.executable, "-c", KEPT], env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    first, later = run(), run()
+    assert first[:2] == ["1", "fused_cuda"]
+    assert later == ["0", *first[1:]]
+    (file,) = (tmp_path / "cuda").iterdir()
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 255
+    file.write_bytes(content)
+    assert run() == first
 
 
 def test_it_stops_by_loss_as_the_reference() -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -23,6 +21,7 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLoca
 
 from a2lp._version import __version__
 from a2lp.files import cache_folder
+from a2lp.kernels.kept import private_folder, remove_old
 
 # Sums may be reordered and multiplications fused; NaN, infinities and divisions keep their meaning.
 FAST = {"reassoc", "contract", "nsz"}
@@ -37,7 +36,6 @@ fast_part = numba.njit(fastmath=FAST, forceinline=True, **_INSIDE)
 
 _POOL = ("pool/_kernels.py", "pool/_solver.py", "pool/_search.py")
 _SOURCES = ("kernels", "engines", "loops", *_POOL, "arrays.py", "graph.py", "losses.py", "optimizers.py")
-_UNUSED_DAYS = 30
 _MOST_FOLDERS = 8
 
 
@@ -72,32 +70,14 @@ def folder() -> Path | None:
         root = Path(config.CACHE_DIR) / "a2lp" if config.CACHE_DIR else cache_folder() / "kernels"
         found = root / source_hash()
         new = not found.exists()
-        found.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = found.stat()
-        private = not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o022)
-        if not (private and os.access(found, os.W_OK | os.X_OK)):
+        if not private_folder(found):
             return None
         os.utime(found)
         if new:
-            _remove_old(root, found)
+            remove_old([path for path in root.iterdir() if path.is_dir()], _MOST_FOLDERS)
     except (OSError, RuntimeError):  # RuntimeError: there is no home folder
         return None
     return found
-
-
-def _remove_old(root: Path, current: Path) -> None:
-    """Remove folders of other versions that were not used for a month, and all but the most recent few."""
-
-    def last_use(path: Path) -> float:
-        try:
-            return path.stat().st_mtime
-        except OSError:  # removed by another process just now
-            return 0.0
-
-    others = sorted((path for path in root.iterdir() if path != current and path.is_dir()), key=last_use, reverse=True)
-    for rank, path in enumerate(others, start=1):
-        if rank >= _MOST_FOLDERS or time.time() - last_use(path) > _UNUSED_DAYS * 86400:
-            shutil.rmtree(path, ignore_errors=True)
 
 
 class _Locator(_CacheLocator):  # type: ignore[misc]

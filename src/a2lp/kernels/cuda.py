@@ -1,15 +1,26 @@
-"""CUDA C++ compiled at run time by NVRTC, which comes with torch, and launched by the driver, both through ctypes."""
+"""CUDA C++ compiled at run time by NVRTC, which comes with torch, and launched by the driver, both through ctypes.
+
+What is compiled is kept in the user's cache: NVRTC takes seconds, and loading takes milliseconds.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from a2lp.errors import A2LPError
+from a2lp.files import cache_folder, replacing
+from a2lp.kernels.kept import private_folder, remove_old
+
+_HASH = hashlib.sha256
+_MOST_FILES = 200
 
 
 class CudaError(A2LPError, RuntimeError):
@@ -19,7 +30,8 @@ class CudaError(A2LPError, RuntimeError):
 @cache
 def _nvrtc() -> Any:
     """The NVRTC library: among the packages that torch installs, or where the loader finds it."""
-    found = [str(file) for path in sys.path if path for file in (Path(path) / "nvidia").rglob("libnvrtc.so.*")]
+    # nvidia/cu13/lib, nvidia/cuda_nvrtc/lib
+    found = [str(file) for path in sys.path if path for file in Path(path).glob("nvidia/*/lib/libnvrtc.so.*")]
     names = ["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so"]
     for name in sorted((file for file in found if "builtins" not in file), reverse=True) + names:
         try:
@@ -69,13 +81,56 @@ def structure(real: Any, reals: str, integers: str) -> Any:
 
 @cache
 def compile_source(source: str, device: Any, **defines: int) -> bytes:
-    """Machine code (cubin) for a torch device."""
+    """Machine code (cubin) for a torch device, from the cache where it was compiled before."""
     import torch
 
     architecture = "sm_{}{}".format(*torch.cuda.get_device_capability(device))
+    options = [f"--gpu-architecture={architecture}", "--std=c++17", *(f"-D{k}={v}" for k, v in defines.items())]
+    decisive = "\0".join([_nvrtc_version(), *options, source])
+    return kept(_HASH(decisive.encode()).hexdigest(), lambda: _compile(source, options))
+
+
+def kept(key: str, make: Callable[[], bytes]) -> bytes:
+    """Code that is in the cache under a key, or is made and put there.
+
+    A file starts with a hash of the rest, so that damaged code is noticed and made again.
+    """
+    folder, size = _folder(), _HASH().digest_size
+    if folder is None:
+        return make()
+    file = folder / f"{key}.cubin"
+    with suppress(OSError):
+        content = file.read_bytes()
+        if _HASH(content[size:]).digest() == content[:size]:
+            os.utime(file)
+            return content[size:]
+    code = make()
+    with suppress(OSError):
+        with replacing(file) as temporary:
+            temporary.write_bytes(_HASH(code).digest() + code)
+        remove_old(folder.glob("*.cubin"), _MOST_FILES)
+    return code
+
+
+@cache
+def _folder() -> Path | None:
+    """The folder of compiled kernels; None if it cannot be written, or if others can write to it."""
+    try:
+        folder = cache_folder() / "cuda"
+        return folder if private_folder(folder) else None
+    except (OSError, RuntimeError):  # RuntimeError: there is no home folder
+        return None
+
+
+def _nvrtc_version() -> str:
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _nvrtc().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    return f"{major.value}.{minor.value}"
+
+
+def _compile(source: str, options: list[str]) -> bytes:
     nvrtc, program = _nvrtc(), ctypes.c_void_p()
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"a2lp.cu", 0, None, None)
-    options = [f"--gpu-architecture={architecture}", "--std=c++17", *(f"-D{k}={v}" for k, v in defines.items())]
     array = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
 
     def output(kind: str) -> Any:
@@ -87,7 +142,7 @@ def compile_source(source: str, device: Any, **defines: int) -> bytes:
 
     try:
         if nvrtc.nvrtcCompileProgram(program, len(options), array):
-            raise CudaError(f"the kernel does not compile for {architecture}: {output('ProgramLog').value.decode()}")
+            raise CudaError(f"a kernel does not compile with {options}: {output('ProgramLog').value.decode()}")
         return bytes(output("CUBIN").raw)
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))

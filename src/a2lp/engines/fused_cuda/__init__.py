@@ -7,14 +7,15 @@ express a Cholesky factor, a merge of sorted lists or substitutions with shuffle
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from a2lp.arrays import chunks, collect, is_torch, namespace
 from a2lp.engines.contract import Engine, Points, Result, Settings
 from a2lp.kernels import cuda
-from a2lp.losses import CROSS_ENTROPY, NUMERICS
+from a2lp.losses import NUMERICS, QUERY_TERMS
 from a2lp.optimizers import Adam
 
 WARPS, PIECE = 8, 8  # warps of a task, and dimensions of a warp's piece, as in the kernel
@@ -25,8 +26,54 @@ _PART = 50
 
 
 _Params = cuda.structure(
-    ctypes.c_float, "alpha gamma tau scale lr beta1 beta2 eps loss_tol", "steps updates loss adam tasks parts part"
+    ctypes.c_float,
+    "alpha gamma tau scale entropy marginal lr beta1 beta2 eps loss_tol",
+    "steps updates loss adam tasks parts part",
 )
+
+
+class Sizes(NamedTuple):
+    """What the kernel is compiled for: anchors, other points, classes, neighbours, dimensions (padded), and which code.
+
+    ``queries`` is 0 if the loss has no terms on points other than anchors, else 1 and which distribution they have.
+    """
+
+    s: int
+    m: int
+    c: int
+    k: int
+    d: int
+    queries: int
+    gamma3: bool
+
+    @classmethod
+    def of(cls, points: Points, settings: Settings) -> Sizes:
+        """The sizes of tasks."""
+        (_, n, d), s, loss = points.vectors.shape, points.codes.shape[1], settings.loss
+        queries = 1 + QUERY_TERMS.index(loss.queries) if loss.on_queries else 0
+        k = min(settings.n_neighbors, n - 1)
+        return cls(s, n - s, points.n_classes, k, _padded(d), queries, settings.gamma == 3)
+
+    @property
+    def shared_bytes(self) -> int:
+        """The shared memory that the kernel divides up."""
+        s, m, c = self.s, self.m, self.c
+        n, anchors, points = s + m, _sixteens(s), _sixteens(m)
+        factors = (16 if s <= 8 else 2 * anchors) * (points + anchors + 8) // 2
+        sums = s * (points + anchors + 8)
+        scratch = -(-max(n * (n | 1), sums) // 4) * 4
+        floats = WARPS * 2 * PIECE * (points + 2 * s) + s * self.d + scratch + factors
+        floats += s * n + n * ((2 * c) | 1) + s * c + (min(self.k, s + 1) + 1) * m + 6 * n + 3 * s + m
+        floats += (WARPS + 2 * c) * (self.queries > 0)
+        return 4 * floats + 256  # 256 for variables that it declares
+
+    def defines(self, blocks: int) -> dict[str, int]:
+        """For the compiler; ``blocks`` share a multiprocessor."""
+        s, m, c, k, d, queries, gamma3 = self
+        return {
+            "S": s, "M": m, "N": s + m, "C": c, "K": k, "DP": d, "QUERIES": queries, "GAMMA3": int(gamma3),
+            "WARPS": WARPS, "BLOCKS": blocks,
+        }  # fmt: skip
 
 
 def run(points: Points, settings: Settings) -> Result:
@@ -35,7 +82,7 @@ def run(points: Points, settings: Settings) -> Result:
     m = n - s
     per_task = 4 * (2 * m * _padded(d) + 2 * m * m + 5 * s * _padded(d) + settings.steps)
     parts = chunks(b, max(1, _CHUNK_BYTES // per_task))
-    joined: Result = collect(b, (_solve(points.part(part), settings) for part in parts))
+    joined: Result = collect(b, (solve(points.part(part), settings) for part in parts))
     return joined
 
 
@@ -49,13 +96,11 @@ def refusal(points: Points, settings: Settings) -> str | None:
         return f"it computes in float32, and these are {vectors.dtype}"
     if settings.renormalize or settings.grad_tol is not None:
         return "renormalize and grad_tol need the whole gradient before any of the step, and it makes both tile by tile"
-    if settings.loss != CROSS_ENTROPY:
-        return "it knows the paper's cross-entropy only, and this loss has other terms"
-    (_, n, d), s = vectors.shape, points.codes.shape[1]
-    needs = _shared_bytes(s, n - s, d, points.n_classes, min(settings.n_neighbors, n - 1))
-    has = cuda.shared_limit(vectors.device)
+    sizes, has = Sizes.of(points, settings), cuda.shared_limit(vectors.device)
+    needs = sizes.shared_bytes
     if needs > has:
-        return f"a task of {s} + {n - s} points needs {needs} bytes of shared memory; a block of this device has {has}"
+        task = f"a task of {sizes.s} + {sizes.m} points"
+        return f"{task} needs {needs} bytes of shared memory; a block of this device has {has}"
     return cuda.available()
 
 
@@ -69,48 +114,41 @@ def _padded(d: int) -> int:
     return -(-d // (PIECE * WARPS)) * PIECE * WARPS
 
 
-def _shared_bytes(s: int, m: int, d: int, c: int, k: int) -> int:
-    """The shared memory that the kernel divides up."""
-    n, anchors, points = s + m, _sixteens(s), _sixteens(m)
-    factors = (16 if s <= 8 else 2 * anchors) * (points + anchors + 8) // 2
-    sums = s * (points + anchors + 8)
-    scratch = -(-max(n * (n | 1), sums) // 4) * 4
-    floats = WARPS * 2 * PIECE * (points + 2 * s) + s * _padded(d) + scratch + factors
-    floats += s * n + n * ((2 * c) | 1) + s * c + (min(k, s + 1) + 1) * m + 6 * n + 3 * s + m
-    return 4 * floats + 256  # 256 for variables that it declares
-
-
 def _sixteens(n: int) -> int:
     """The next multiple of the tensor cores' tile."""
     return -(-n // 16) * 16
 
 
+def source(hardware: str | None = None) -> str:
+    """The kernel's text, in one piece; ``hardware`` are another machine's instructions, in tests."""
+    folder = files("a2lp.engines.fused_cuda")
+    kernel, ours = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("kernel.cu", "hardware.cu"))
+    return kernel.replace('#include "hardware.cu"\n', hardware or ours)
+
+
 @cache
-def _kernel(device: Any, s: int, m: int, d: int, c: int, k: int, gamma3: bool) -> tuple[cuda.Kernel, int]:
+def _kernel(device: Any, sizes: Sizes) -> tuple[cuda.Kernel, int]:
     """The kernel, and how many of its blocks the device holds."""
     import torch
 
-    source = files("a2lp.engines.fused_cuda").joinpath("kernel.cu").read_text(encoding="utf-8")
-    shared = _shared_bytes(s, m, d, c, k)
+    shared = sizes.shared_bytes
     # Several blocks per multiprocessor hide latency; the driver reserves 1 KB of each. A lane has four sums for every
     # tile of 16 points by 8 anchors, and about 100 more registers.
-    sums = 4 * -(-s // 8) * (_sixteens(m) + _sixteens(s)) // 16
+    sums = 4 * -(-sizes.s // 8) * (_sixteens(sizes.m) + _sixteens(sizes.s)) // 16
     fit = (cuda.shared_limit(device) + 1024) // (shared + 1024), 65536 // (32 * WARPS * min(sums + 100, 255))
     blocks = max(1, min(*fit))
-    sizes = {
-        "S": s, "M": m, "N": s + m, "C": c, "K": k, "DP": d, "GAMMA3": int(gamma3), "WARPS": WARPS, "BLOCKS": blocks,
-    }  # fmt: skip
-    code = cuda.compile_source(source, device, **sizes)
+    code = cuda.compile_source(source(), device, **sizes.defines(blocks))
     places = blocks * torch.cuda.get_device_properties(device).multi_processor_count
     return cuda.Kernel(code, "a2lp", shared, threads=32 * WARPS), places
 
 
-def _solve(points: Points, settings: Settings) -> Result:
+def solve(points: Points, settings: Settings, kernel_of: Callable[[Any, Sizes], tuple[Any, int]] = _kernel) -> Result:
+    """Algorithm 1 for a chunk of tasks; ``kernel_of`` is another machine's in tests."""
     import torch
 
-    (b, n, d), s, c = points.vectors.shape, points.codes.shape[1], points.n_classes
-    m, k = n - s, min(settings.n_neighbors, n - 1)
-    device, dp = points.vectors.device, _padded(d)
+    (b, _, d), sizes = points.vectors.shape, Sizes.of(points, settings)
+    s, m, c, k, dp, *_ = sizes
+    device = points.vectors.device
     pad = torch.nn.functional.pad
     rest = pad(points.rest, (0, dp - d)) if dp > d else points.rest
     anchors = torch.zeros(b, s, dp, device=device)  # at first the support
@@ -131,17 +169,19 @@ def _solve(points: Points, settings: Settings) -> Result:
     moments = torch.zeros(b, dp // PIECE, 2, s, PIECE, device=device)
     z, losses, taken = empty(b, m + s, c), empty(b, settings.steps), empty(b, dtype=torch.int32)
     converged, queue, finished = (torch.zeros(n, dtype=torch.int32, device=device) for n in (b, 1, b))
-    with torch.cuda.device(device):
-        kernel, places = _kernel(device, s, m, dp, c, k, settings.gamma == 3)
+    with torch.cuda.device_of(anchors):
+        kernel, places = kernel_of(device, sizes)
     parts = max(1, settings.updates // _PART) if b > places else 1
+    terms = settings.loss
+    kind = len(NUMERICS) if terms.anchors == "others" else NUMERICS.index(settings.numerics)
     parameters = _Params(
-        settings.alpha, settings.gamma, settings.tau, settings.scale(s), settings.lr, *settings.betas, settings.eps,
-        settings.tolerances[0], settings.steps, settings.updates, NUMERICS.index(settings.numerics),
+        settings.alpha, settings.gamma, settings.tau, terms.weight * settings.scale(s), terms.entropy, terms.marginal,
+        settings.lr, *settings.betas, settings.eps, settings.tolerances[0], settings.steps, settings.updates, kind,
         settings.optimizer == "adam", b, parts, _PART,
     )  # fmt: skip
     rates = _rates(device, settings.lr, *settings.betas, settings.updates)
     arrays = (pieces, magnify, codes, rates, sim, near, moments, z, anchors, losses, taken, converged, queue, finished)
-    with torch.cuda.device(device):
+    with torch.cuda.device_of(anchors):
         kernel.launch(min(b, places), arrays, parameters)
     z = torch.cat([z[:, m:], z[:, :m]], dim=1)  # support first again
     return Result(z, anchors[:, :, :d].contiguous(), losses, taken.to(torch.int64), converged.to(torch.bool))

@@ -1,6 +1,7 @@
 // A thread block runs the steps of one task; where there are more tasks than blocks, some steps of one and then some of
 // another, so that all blocks end together. Compiled for its sizes: S anchors, M other points, N = S + M, C classes,
-// K neighbours, DP dimensions (padded), GAMMA3 whether the power is 3, BLOCKS of a multiprocessor, WARPS of a block.
+// K neighbours, DP dimensions (padded), GAMMA3 whether the power is 3, QUERIES which terms the loss has on other points (0
+// none, 1 of squared shares, 2 of a softmax), BLOCKS of a multiprocessor, WARPS of a block.
 //
 // A step has two halves. The wide half streams the points that never move through shared memory once and does with
 // each piece everything that needs it: the gradient of the anchors, their Adam step, and their new similarities. Each
@@ -45,7 +46,7 @@
 typedef unsigned short half_t;
 
 struct Params {
-    float alpha, gamma, tau, scale, lr, beta1, beta2, eps, loss_tol;
+    float alpha, gamma, tau, scale, entropy, marginal, lr, beta1, beta2, eps, loss_tol;
     int steps, updates, loss, adam, tasks, parts, part;  // part: steps of one
 };
 
@@ -58,18 +59,20 @@ struct Job {
     int stop, ties;               // the loss is small enough; there are equal similarities at a K-th place
 };
 
+#include "hardware.cu"
+
 __device__ __forceinline__ float power(float x, float gamma) {
 #if GAMMA3
     return x * x * x;
 #else
-    return x > 0.f ? powf(x, gamma) : 0.f;
+    return x > 0.f ? fast_power(x, gamma) : 0.f;
 #endif
 }
 __device__ __forceinline__ float slope(float x, float gamma) {
 #if GAMMA3
     return 3.f * x * x;
 #else
-    return x > 0.f ? gamma * powf(x, gamma - 1.f) : 0.f;
+    return x > 0.f ? gamma * fast_power(x, gamma - 1.f) : 0.f;
 #endif
 }
 
@@ -87,20 +90,6 @@ __device__ __forceinline__ float inverse_root(float x) {
     float y = rsqrtf(x);
     return y * (1.5f - 0.5f * x * y * y);
 }
-// the fast instructions alone, without their care for the tiniest numbers
-__device__ __forceinline__ float fast_root(float x) {
-    asm("sqrt.approx.ftz.f32 %0, %0;" : "+f"(x));
-    return x;
-}
-__device__ __forceinline__ float fast_inverse_root(float x) {
-    asm("rsqrt.approx.ftz.f32 %0, %0;" : "+f"(x));
-    return x;
-}
-__device__ __forceinline__ float fast_ratio(float x, float y) {
-    asm("div.approx.ftz.f32 %0, %0, %1;" : "+f"(x) : "f"(y));
-    return x;
-}
-
 __device__ __forceinline__ float warp_sum(float x) {
 #pragma unroll
     for (int o = 16; o; o >>= 1) x += __shfl_xor_sync(FULL, x, o);
@@ -126,14 +115,15 @@ __device__ __forceinline__ float warp_sums(float* x) {
     return x[0];
 }
 
-// ---- losses: rows of Z of the anchors in, value and dL/dZ out; nothing else knows which loss it is ------------------
+// ---- losses: rows of Z in, value and dL/dZ out; nothing else knows which loss it is ----------------------------------
 
-__device__ float loss_exact(const float* z, int y, float tau, float scale, float* h) {
+// `own` is z_y, or z_y - 1 without the anchor's own label
+__device__ float loss_exact(const float* z, int y, float own, float tau, float scale, float* h) {
     float shift = 0.f;
-    for (int j = 0; j < C; j++) shift = fmaxf(shift, tau * (z[j] - z[y]));
+    for (int j = 0; j < C; j++) shift = j == y ? shift : fmaxf(shift, tau * (z[j] - own));
     float mass = 0.f;
     for (int j = 0; j < C; j++) {
-        h[j] = j == y ? 0.f : expf(tau * (z[j] - z[y]) - shift);
+        h[j] = j == y ? 0.f : expf(tau * (z[j] - own) - shift);
         mass += h[j];  // summed up, never 1 - p_y: p_y is one to all digits
     }
     float factor = tau * scale / (expf(-shift) + mass), wrong = 0.f;
@@ -174,6 +164,76 @@ __device__ float loss_official(const float* z, int y, float tau, float scale, bo
     return -scale * logf(__fadd_rn(right, 1e-12f));
 }
 
+// The anchors' cross-entropy by one warp.
+__device__ float anchors_loss(const float* X, const int* codes, float* H, const Params& p) {
+    float total = 0.f;
+    for (int a = threadIdx.x % 32; a < S; a += 32) {
+        const float* z = X + (M + a) * XC;
+        const int y = codes[a];
+        total += p.loss == 0 || p.loss == 3 ? loss_exact(z, y, z[y] - (float)(p.loss == 3), p.tau, p.scale, H + a * C)
+                                            : loss_official(z, y, p.tau, p.scale, p.loss == 1, H + a * C);
+    }
+    return warp_sum(total);
+}
+
+#if QUERIES
+__device__ __forceinline__ float log_or_zero(float x) { return x > 0.f ? logf(x) : 0.f; }
+
+// The terms of the other points: from Z, the first columns of X, dL/dZ into the other columns, and z . dL/dz of each
+// point into tail. Leaves in `parts` each warp's part of the mean entropy, then of each class log and share of the mean.
+__device__ __noinline__ void queries_loss(float* X, float* tail, float* parts, const Params& p) {
+    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
+    float *log_mean = parts + WARPS, *product = log_mean + C;
+    for (int i = tid; i < M; i += TPB) {  // distributions
+        const float* z = X + i * XC;
+        float *share = X + i * XC + C, top = z[0], mass = 0.f;
+        for (int j = 1; j < C; j++) top = fmaxf(top, z[j]);
+        // relative to the largest: squares of small numbers would underflow
+        const float unit = top > 0.f ? 1.f / top : 0.f;
+        for (int j = 0; j < C; j++) {
+            share[j] = QUERIES == 2 ? expf(p.tau * (z[j] - top)) : (unit * z[j]) * (unit * z[j]);
+            mass += share[j];
+        }
+        const float each = mass > 0.f ? 1.f / mass : 0.f;
+        for (int j = 0; j < C; j++) share[j] *= each;
+    }
+    __syncthreads();
+    for (int j = warp; j < C; j += WARPS) {
+        float mean = 0.f;
+        for (int i = lane; i < M; i += 32) mean += X[i * XC + C + j];
+        mean = warp_sum(mean) * (1.f / M);
+        if (lane == 0) log_mean[j] = log_or_zero(mean), product[j] = mean * log_or_zero(mean);
+    }
+    __syncthreads();
+    const float entropy = p.entropy / M, marginal = p.marginal / M;
+    float spread = 0.f;
+    for (int i = tid; i < M; i += TPB) {
+        const float* z = X + i * XC;
+        float *h = X + i * XC + C, average = 0.f, end = 0.f;
+        for (int j = 0; j < C; j++) {
+            const float log_share = log_or_zero(h[j]);
+            spread -= h[j] * log_share;
+            average += h[j] * (marginal * log_mean[j] - entropy * log_share);
+        }
+        for (int j = 0; j < C; j++) {
+            const float away = marginal * log_mean[j] - entropy * log_or_zero(h[j]) - average;
+            h[j] = away * (QUERIES == 2 ? p.tau * h[j] : z[j] > 0.f ? 2.f * h[j] / z[j] : 0.f);
+            end += z[j] * h[j];
+        }
+        tail[i] = end;
+    }
+    spread = warp_sum(spread);
+    if (lane == 0) parts[warp] = entropy * spread;
+}
+
+__device__ float queries_total(const float* parts, const Params& p) {
+    float total = 0.f, balance = 0.f;
+    for (int w = 0; w < WARPS; w++) total += parts[w];
+    for (int j = 0; j < C; j++) balance += parts[WARPS + C + j];
+    return total + p.marginal * balance;
+}
+#endif
+
 // ---- the wide half --------------------------------------------------------------------------------------------------
 
 struct Moment {
@@ -187,122 +247,6 @@ __device__ __forceinline__ float adam(float g, Moment& m, float2 rates, const Pa
     const float denominator = fast_root(m.square) * rates.y + p.eps;
     return denominator > 0.f ? fast_ratio(rates.x * m.mean, denominator) : 0.f;
 }
-
-// ---- halves and tensor cores. Lane 4 g + t has of a tile: row g (and g + 8), columns 2 t and 2 t + 1 ------------------
-
-__device__ __forceinline__ unsigned shared_at(const void* at) { return (unsigned)__cvta_generic_to_shared(at); }
-
-// two numbers as two pairs of halves, high and low
-__device__ __forceinline__ void split(float x, float y, unsigned& high, unsigned& low) {
-    float a, b;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(high) : "f"(y), "f"(x));
-    asm("{.reg .f16 a, b;\nmov.b32 {a, b}, %2;\ncvt.f32.f16 %0, a;\ncvt.f32.f16 %1, b;}" : "=f"(a), "=f"(b) : "r"(high));
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(low) : "f"(y - b), "f"(x - a));
-}
-
-// four matrices of 8 x 8 halves; lanes 8 m to 8 m + 7 name the rows of matrix m
-__device__ __forceinline__ void load_matrices(unsigned* to, const half_t* row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(shared_at(row)));
-}
-__device__ __forceinline__ void load_transposed(unsigned* to, const half_t* row) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(shared_at(row)));
-}
-__device__ __forceinline__ unsigned transposed(unsigned x) {
-    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;" : "+r"(x));
-    return x;
-}
-
-// sum (16 x 8) += a (16 x 16) b (16 x 8)
-__device__ __forceinline__ void multiply_add(float* sum, const unsigned* a, unsigned b0, unsigned b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-// sum (16 x 8) += a (16 x 8) b (8 x 8)
-__device__ __forceinline__ void multiply_add(float* sum, unsigned a0, unsigned a1, unsigned b) {
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-        : "r"(a0), "r"(a1), "r"(b));
-}
-
-// A piece and its moments into shared memory, in the background, and moments back; `barrier` is the warp's own.
-#if __CUDA_ARCH__ >= 900
-__device__ __forceinline__ void bulk_load(float* to, const float* from, int bytes, unsigned barrier) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                     shared_at(to)),
-                 "l"(from), "r"(bytes), "r"(barrier)
-                 : "memory");
-}
-__device__ __forceinline__ void start_piece(float* buffer, const float* piece, const float* moments, unsigned barrier) {
-    if (threadIdx.x % 32) return;
-    // what was stored from this buffer has left it; and the moments that are read now, some pieces ago or one, are there
-    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(DEPTH > 2) : "memory");
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "n"(BUFFER * 4) : "memory");
-    bulk_load(buffer, piece, PIECE * 4, barrier);
-    bulk_load(buffer + PIECE, moments, MOMENTS * 4, barrier);
-}
-__device__ __forceinline__ void await_piece(unsigned barrier, int phase) {
-    asm volatile(
-        "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}" ::"r"(
-            barrier),
-        "r"(phase)
-        : "memory");
-}
-__device__ __forceinline__ void store_moments(float* moments, const float* buffer) {
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    __syncwarp();
-    if (threadIdx.x % 32) return;
-    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(moments), "r"(shared_at(buffer + PIECE)),
-                 "n"(MOMENTS * 4)
-                 : "memory");
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-}
-// Similarities of points that stay, to where the system is going to be.
-__device__ __forceinline__ void start_similarities(float* to, const float* rr, unsigned barrier) {
-    if (threadIdx.x) return;
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "n"(M * MS * 4) : "memory");
-    bulk_load(to, rr, M * MS * 4, barrier);
-}
-__device__ __forceinline__ void await_similarities(unsigned barrier, int phase) { await_piece(barrier, phase); }
-// before a copy overwrites what was written and read here
-__device__ __forceinline__ void scratch_is_read() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-// in global memory, for whoever goes on with the task
-__device__ __forceinline__ void moments_are_stored() {
-    asm volatile("cp.async.bulk.wait_group 0;\nfence.proxy.async;" ::: "memory");
-}
-// and whoever goes on sees them
-__device__ __forceinline__ void moments_are_seen() { asm volatile("fence.proxy.async;" ::: "memory"); }
-#else
-__device__ __forceinline__ void start_similarities(float* to, const float* rr, unsigned) {
-    for (int e = threadIdx.x * 4; e < M * MS; e += 4 * TPB)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_at(to + e)), "l"(rr + e));
-    asm volatile("cp.async.commit_group;");
-}
-__device__ __forceinline__ void await_similarities(unsigned, int) {
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
-    __syncthreads();
-}
-__device__ __forceinline__ void scratch_is_read() {}
-__device__ __forceinline__ void moments_are_stored() {}
-__device__ __forceinline__ void moments_are_seen() {}
-__device__ __forceinline__ void start_piece(float* buffer, const float* piece, const float* moments, unsigned) {
-    for (int e = threadIdx.x % 32 * 4; e < BUFFER; e += 128) {
-        const float* from = e < PIECE ? piece + e : moments + e - PIECE;
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_at(buffer + e)), "l"(from));
-    }
-    asm volatile("cp.async.commit_group;");
-}
-__device__ __forceinline__ void await_piece(unsigned, int) { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
-__device__ __forceinline__ void store_moments(float* moments, const float* buffer) {
-    __syncwarp();
-    for (int e = threadIdx.x % 32 * 4; e < MOMENTS; e += 128) *(float4*)(moments + e) = *(const float4*)(buffer + PIECE + e);
-}
-#endif
 
 // Gradient and Adam step (unless this is the first pass), then similarities of anchors to all points into simA.
 // V is in pieces too, (PIECES, S, CW), and stays in shared memory; a lane has the same two dimensions of the same anchors
@@ -721,12 +665,15 @@ __device__ void factor(float* U, float* inverse) {
     }
 }
 
-// Both substitutions in the anchors' rows: right-hand sides given(a, q) into columns `column` of X. A warp has several
-// classes at once: their chains are independent.
+// So many columns a warp solves for at once: their chains are independent.
+__device__ constexpr int of_a_warp(int columns) { return columns < 3 * WARPS ? (columns + WARPS - 1) / WARPS : 3; }
+
+// Both substitutions in the anchors' rows: right-hand sides given(a, q) into the columns of X
+// from `column` on.
 template <class Given>
 __device__ void solve_anchors(const float* U, const float* inverse, float* X, int column, Given given) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    constexpr int R = (S + 31) / 32, AT_ONCE = C < 3 * WARPS ? (C + WARPS - 1) / WARPS : 3;
+    constexpr int R = (S + 31) / 32, AT_ONCE = of_a_warp(C);
     for (int q0 = AT_ONCE * warp; q0 < C; q0 += AT_ONCE * WARPS) {
         float x[AT_ONCE][R];
 #pragma unroll
@@ -771,18 +718,21 @@ __device__ void solve_anchors(const float* U, const float* inverse, float* X, in
     __syncthreads();
 }
 
-// Backward substitution in the other rows, whose right-hand side is zero; several columns to a warp.
-__device__ __noinline__ void solve_rest(const float* U, const float* inverse, float* X, int columns) {
+// Backward substitution in the other rows of columns `first` and after; right-hand sides are zero, or those in X.
+template <bool GIVEN>
+__device__ __noinline__ void solve_rest(const float* U, const float* inverse, float* X, int first, int columns) {
     const int lane = threadIdx.x % 32;
-    constexpr int R = (M + 31) / 32, AT_ONCE = 2 * C < 3 * WARPS ? (2 * C + WARPS - 1) / WARPS : 3, FEW = 4;
+    // with terms on queries the adjoint depends on Z of all points, so the two have a turn each
+    constexpr int R = (M + 31) / 32, AT_ONCE = of_a_warp(QUERIES ? C : 2 * C), FEW = 4;
     for (int q = AT_ONCE * (threadIdx.x / 32); q < columns; q += AT_ONCE * WARPS) {
         float x[AT_ONCE][R];
         int column[AT_ONCE];
 #pragma unroll
         for (int o = 0; o < AT_ONCE; o++) {
-            column[o] = min(q + o, columns - 1);
+            column[o] = first + min(q + o, columns - 1);
 #pragma unroll
-            for (int i = 0; i < R; i++) x[o][i] = 0.f;
+            for (int i = 0; i < R; i++)
+                x[o][i] = GIVEN && lane + 32 * i < M ? X[(lane + 32 * i) * XC + column[o]] : 0.f;
         }
 #pragma unroll 5
         for (int k = N - 1; k >= M; k--)
@@ -836,6 +786,65 @@ __device__ __noinline__ void solve_rest(const float* U, const float* inverse, fl
     __syncthreads();
 }
 
+#if QUERIES
+// Forward substitution of right-hand sides in the other rows, which are in the adjoint's columns of X; what is left of
+// the anchors' rows of H goes into theirs.
+__device__ __noinline__ void eliminate_rest(const float* U, const float* inverse, const float* H, float* X) {
+    const int lane = threadIdx.x % 32;
+    constexpr int R = (N + 31) / 32, AT_ONCE = of_a_warp(C), FEW = 4;
+    for (int q0 = AT_ONCE * (threadIdx.x / 32); q0 < C; q0 += AT_ONCE * WARPS) {
+        float x[AT_ONCE][R];
+#pragma unroll
+        for (int o = 0; o < AT_ONCE; o++)
+#pragma unroll
+            for (int i = 0; i < R; i++) {
+                const int row = min(lane + 32 * i, N - 1), q = min(q0 + o, C - 1);
+                x[o][i] = row < M ? X[row * XC + C + q] : H[(row - M) * C + q];
+            }
+#pragma unroll
+        for (int i = 0; i < (M + 31) / 32; i++)
+#pragma unroll 1
+            for (int k = 32 * i; k < (32 * i + 32 < M ? 32 * i + 32 : M); k += FEW) {
+                float u[FEW][R], between[FEW][FEW], reciprocal[FEW];
+#pragma unroll
+                for (int e = 0; e < FEW; e++) {
+                    reciprocal[e] = k + e < M ? inverse[k + e] : 0.f;
+#pragma unroll
+                    for (int r = i; r < R; r++)  // zero right of the diagonal
+                        u[e][r] = k + e < M ? U[min(lane + 32 * r, N - 1) * LD + k + e] : 0.f;
+#pragma unroll
+                    for (int f = 0; f < e; f++) between[f][e] = U[min(k + e, N - 1) * LD + k + f];
+                }
+#pragma unroll
+                for (int o = 0; o < AT_ONCE; o++) {
+                    float value[FEW];
+#pragma unroll
+                    for (int e = 0; e < FEW; e++) value[e] = __shfl_sync(FULL, x[o][i], (k + e) & 31);
+#pragma unroll
+                    for (int e = 0; e < FEW; e++) {
+#pragma unroll
+                        for (int f = 0; f < e; f++) value[e] -= between[f][e] * value[f];
+                        value[e] *= reciprocal[e];
+                    }
+#pragma unroll
+                    for (int e = 0; e < FEW; e++)
+#pragma unroll
+                        for (int r = i; r < R; r++) x[o][r] -= u[e][r] * value[e];
+#pragma unroll
+                    for (int e = 0; e < FEW; e++)
+                        if (lane == ((k + e) & 31) && k + e < M) x[o][i] = value[e];
+                }
+            }
+#pragma unroll
+        for (int o = 0; o < AT_ONCE; o++)
+#pragma unroll
+            for (int i = 0; i < R; i++)
+                if (lane + 32 * i < N && q0 + o < C) X[(lane + 32 * i) * XC + C + q0 + o] = x[o][i];
+    }
+    __syncthreads();
+}
+#endif
+
 extern "C" __global__ void __launch_bounds__(TPB, BLOCKS)
 a2lp(const float* all_rest, const float* all_magnify, const int* all_codes, const float2* rates, const float* all_rr,
      const float* all_near, float* all_moments, float* all_z, float* all_anchors, float* all_losses, int* all_taken,
@@ -859,20 +868,16 @@ a2lp(const float* all_rest, const float* all_magnify, const int* all_codes, cons
     int* kth = codes + S;                          // S
     int* taken = kth + S;                          // M: of each one's neighbours so many are anchors
     float* unscale = (float*)(taken + M);          // S
+#if QUERIES
+    float* parts = unscale + S;                    // WARPS + 2 C: of the terms of queries
+#endif
     __shared__ Job job;
     __shared__ unsigned long long barriers[WARPS + 1];  // of the warps' pieces, and of similarities
 
     const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
     const unsigned barrier = shared_at(barriers + warp), similarities = shared_at(barriers + WARPS);
     buffers += warp * 2 * BUFFER;
-#if __CUDA_ARCH__ >= 900
-    if (lane == 0) {
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier));
-        if (warp == 0) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(similarities));
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    }
-    __syncwarp();
-#endif
+    start_barriers(barrier, similarities);
     int turn = 0;   // of the two buffers; the barrier's phase is the same
     int built = 0;  // phase of the similarities' barrier
     for (;;) {
@@ -923,14 +928,16 @@ a2lp(const float* all_rest, const float* all_magnify, const int* all_codes, cons
             factor(U, inverse);
             solve_anchors(U, inverse, X, 0, [&](int a, int q) { return (float)(codes[a] == q); });
             if (step == p.steps) break;
+#if QUERIES
+            solve_rest<false>(U, inverse, X, 0, C);
+            queries_loss(X, d_degree, parts, p);
+            __syncthreads();
+#endif
             if (warp == 0) {
-                float total = 0.f;
-                for (int a = lane; a < S; a += 32) {
-                    const float* z = X + (M + a) * XC;
-                    total += p.loss == 0 ? loss_exact(z, codes[a], p.tau, p.scale, H + a * C)
-                                         : loss_official(z, codes[a], p.tau, p.scale, p.loss == 1, H + a * C);
-                }
-                total = warp_sum(total);
+                float total = anchors_loss(X, codes, H, p);
+#if QUERIES
+                total += queries_total(parts, p);
+#endif
                 if (lane == 0) {
                     job.losses[step] = total;
                     job.stop = total <= p.loss_tol;
@@ -944,8 +951,14 @@ a2lp(const float* all_rest, const float* all_magnify, const int* all_codes, cons
                 break;
             }
             if (step >= p.updates) break;
+#if QUERIES
+            eliminate_rest(U, inverse, H, X);
+            solve_anchors(U, inverse, X, C, [&](int a, int q) { return X[(M + a) * XC + C + q]; });
+            solve_rest<true>(U, inverse, X, C, C);
+#else
             solve_anchors(U, inverse, X, C, [&](int a, int q) { return H[a * C + q]; });
-            solve_rest(U, inverse, X, 2 * C);
+            solve_rest<false>(U, inverse, X, 0, 2 * C);
+#endif
             for (int i = tid; i < N; i += TPB) {
                 float sum = 0.f;
                 for (int q = 0; q < C; q++) sum -= X[i * XC + q] * X[i * XC + C + q];
@@ -954,6 +967,9 @@ a2lp(const float* all_rest, const float* all_magnify, const int* all_codes, cons
                     for (int q = 0; q < C; q++) tail += X[i * XC + q] * H[(i - M) * C + q];
                     sum += 0.5f * tail;
                 }
+#if QUERIES
+                else sum += 0.5f * d_degree[i];  // z . dL/dz
+#endif
                 d_degree[i] = fast_ratio(sum, degree[i]);
             }
             __syncthreads();
@@ -994,7 +1010,7 @@ a2lp(const float* all_rest, const float* all_magnify, const int* all_codes, cons
         if (DEPTH > 1) await_piece(barrier, turn);  // nothing may be on its way into memory that another block gets
         turn ^= 1;
         if (job.part + 1 == p.parts || job.stop) {
-            solve_rest(U, inverse, X, C);
+            solve_rest<false>(U, inverse, X, 0, C);
             for (int e = tid; e < N * C; e += TPB) all_z[(size_t)job.task * N * C + e] = X[(e / C) * XC + e % C];
             if (tid == 0) {
                 all_converged[job.task] = job.stop;
