@@ -20,7 +20,7 @@ import torch
 from a2lp.engines import select
 from a2lp.engines.contract import Points
 from a2lp.kernels import descent
-from a2lp.loops import imprint, tim
+from a2lp.loops import am, imprint, tim
 from a2lp.optimizers import Adam
 
 Array = np.ndarray[Any, Any]
@@ -165,6 +165,39 @@ def run_imprint(run: Run, points: Points, settings: imprint.Settings, **given: A
         "imprint", points.support, points.codes, settings.adam, settings.steps, (points.class_means, losses),
         parameters=own.make_parameters(points, settings), more=own.own_numbers(points), **given,
     )  # fmt: skip
+
+
+def run_am(run: Run, points: Points, settings: am.Settings, **given: Any) -> tuple[Array, Array]:
+    own, (b, m, _), c = am.fused_cuda, points.vectors.shape, points.n_classes
+    adapted, z = (
+        np.full((b, *shape), np.nan, points.vectors.dtype) for shape in [(own.adapted_numbers(m, c),), (m, c)]
+    )
+    parameters = own.make_parameters(points, settings)
+    centroids, _, z = run(
+        "am", points.vectors, points.codes, settings.adam, parameters.updates, (points.class_means, adapted, z),
+        parameters=parameters, more=own.own_numbers(points), **given,
+    )  # fmt: skip
+    return z, centroids
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_am_of_any_shape_is_the_array_form(run: Run, shape: str, objective: str) -> None:
+    points = random_tasks(shape)
+    settings = am.Settings(5, 0.8, 15.0, OBJECTIVES[objective], 6, ADAM)
+    expected, expected_centroids = by_arrays(am.LOOP, points, settings)
+    assert np.abs(expected_centroids - points.class_means).max() > 1e-2, "steps should matter"
+    z, centroids = run_am(run, points, settings)
+    np.testing.assert_allclose(z, expected, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(centroids, expected_centroids, rtol=0, atol=1e-7)
+
+
+def test_am_breaks_ties_by_order(run: Run) -> None:
+    """Copies of points have equal affinities, of which the first are chosen."""
+    points = random_tasks("unequal shots")
+    vectors = np.repeat(points.vectors[:, ::3], 3, axis=1)[:, : points.vectors.shape[1]]
+    points, settings = points._replace(vectors=vectors), am.Settings(7, 0.8, 15.0, OBJECTIVES["tim"], 0, ADAM)
+    np.testing.assert_allclose(run_am(run, points, settings)[0], by_arrays(am.LOOP, points, settings)[0], atol=1e-9)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)

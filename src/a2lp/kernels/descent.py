@@ -14,7 +14,7 @@ from a2lp.optimizers import Adam
 PARTS = 16  # threads that sum a class, as in the kernel
 ADAM = "b1 rest1 b2 rest2 eps"  # the first parameters of every kernel: ``Adam.constants``
 OBJECTIVE = "support marginal conditional order"
-_LEAST, _MOST = 128, 640  # threads: the most that have 96 registers each
+LEAST_THREADS, MOST_THREADS = 128, 640  # the most that have 96 registers each
 
 
 class Sizes(NamedTuple):
@@ -52,10 +52,10 @@ class Sizes(NamedTuple):
         }  # fmt: skip
 
 
-def sizes(n: int, c: int, d: int, itemsize: int, more: int, limit: int, most: int = _MOST) -> Sizes:
+def sizes(n: int, c: int, d: int, itemsize: int, more: int, limit: int, most: int = MOST_THREADS) -> Sizes:
     """Sizes for as many columns in ``limit`` bytes of shared memory as fit, none where even those do not."""
     slots = -(-d // most)
-    threads = max(_LEAST, -(-d // (32 * slots)) * 32)
+    threads = max(LEAST_THREADS, -(-d // (32 * slots)) * 32)
     least = Sizes(n, c, d, itemsize, threads, threads // 32, 0)
     room = (limit - least.shared_bytes(more)) // (4 * itemsize * least.row)
     return least._replace(resident=min(max(room, 0), least.columns))
