@@ -46,7 +46,7 @@ def own_numbers(points: Points) -> int:
     n = m + c
     padded = -(-n // 4) * 4
     row = (padded // 4 | 1) * 4
-    doubles = (descent.MOST_THREADS + 32) * 8 // points.vectors.dtype.itemsize
+    doubles = (descent.MOST_THREADS + 32) * 8 // int(points.vectors.dtype.itemsize)
     return 3 + doubles + (m + padded) * row + 4 * padded + 4 * c * padded + c * n + 2 * c * m + c + 3 * m + 3 * n
 
 
