@@ -11,12 +11,12 @@ import numpy as np
 
 from a2lp.arrays import Array, device, namespace
 from a2lp.cores import map_tasks
-from a2lp.engines.contract import Callback, Loop, Points, Step, batched, fused_cpu
+from a2lp.engines.contract import Callback, Engine, Loop, Points, Step, batched, fused_cpu
 from a2lp.graph import degrees, neighbours, tie_slack
+from a2lp.loops.am import fused_cuda
+from a2lp.loops.am.fused_cuda import SAME
 from a2lp.loops.tim import Objective
 from a2lp.optimizers import Adam
-
-SAME = 8  # squared distances below this many roundings of the lengths count as zero
 
 
 class Settings(NamedTuple):
@@ -146,5 +146,7 @@ def _compiled(points: Points, settings: Settings) -> tuple[Array, Array]:
     return z, found
 
 
+_CUDA_REASON = "tensors on a GPU: all rounds of all tasks in one launch"
+_CUDA = Engine("fused_cuda", fused_cuda.run, _CUDA_REASON, fused_cuda.refusal)
 # the result is Z of all points (b, m, c) and the centroids (b, c, d) of the last round
-LOOP = Loop("am", (fused_cpu(_compiled), batched(_batched, shows_steps=True)))
+LOOP = Loop("am", (fused_cpu(_compiled), _CUDA, batched(_batched, shows_steps=True)))

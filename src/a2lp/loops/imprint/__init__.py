@@ -13,7 +13,8 @@ import numpy as np
 from a2lp.arrays import Array, device, namespace
 from a2lp.checks import choice, whole
 from a2lp.cores import map_tasks
-from a2lp.engines.contract import AdamSettings, Callback, Loop, Points, Step, batched, fused_cpu
+from a2lp.engines.contract import AdamSettings, Callback, Engine, Loop, Points, Step, batched, fused_cpu
+from a2lp.loops.imprint import fused_cuda
 from a2lp.losses import BY_NUMERICS, NUMERICS
 
 
@@ -70,5 +71,7 @@ def _compiled(points: Points, settings: Settings) -> tuple[Array, Array]:
     return weights, losses
 
 
+_CUDA_REASON = "tensors on a GPU: all steps of all tasks in one launch"
+_CUDA = Engine("fused_cuda", fused_cuda.run, _CUDA_REASON, fused_cuda.refusal)
 # the result is the class weights (b, c, d) and the loss before each step (b, steps)
-LOOP = Loop("imprint", (fused_cpu(_compiled), batched(_batched, shows_steps=True)))
+LOOP = Loop("imprint", (fused_cpu(_compiled), _CUDA, batched(_batched, shows_steps=True)))

@@ -11,7 +11,8 @@ import numpy as np
 
 from a2lp.arrays import Array, log_softmax, namespace, softmax
 from a2lp.cores import map_tasks
-from a2lp.engines.contract import Callback, Loop, Points, Step, batched, fused_cpu
+from a2lp.engines.contract import Callback, Engine, Loop, Points, Step, batched, fused_cpu
+from a2lp.loops.tim import fused_cuda
 from a2lp.optimizers import Adam
 
 
@@ -95,5 +96,7 @@ def _compiled(points: Points, settings: Settings) -> Array:
     return found
 
 
+_CUDA_REASON = "tensors on a GPU: all steps of all tasks in one launch"
+_CUDA = Engine("fused_cuda", fused_cuda.run, _CUDA_REASON, fused_cuda.refusal)
 # the result is the class weights (b, c, d)
-LOOP = Loop("tim", (fused_cpu(_compiled), batched(_batched, shows_steps=True)))
+LOOP = Loop("tim", (fused_cpu(_compiled), _CUDA, batched(_batched, shows_steps=True)))

@@ -1,0 +1,242 @@
+"""The CUDA kernels of TIM, imprinting and AM without a GPU: their source as C++, a block after the other.
+
+Threads are threads. Shared memory is NaN before each task, so that nothing is read that was not written; behind its end
+it must stay so.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from a2lp.engines import select
+from a2lp.engines.contract import Points
+from a2lp.kernels import descent
+from a2lp.loops import am, imprint, tim
+from a2lp.optimizers import Adam
+
+Array = np.ndarray[Any, Any]
+Run = Callable[..., list[Array]]
+
+COMPILER = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler (c++, g++ or clang++)")
+
+SHIM = """
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <thread>
+#include <vector>
+#define __global__
+#define __device__ static
+#define __shared__
+#define __forceinline__ inline
+#define __launch_bounds__(threads)
+#define __syncthreads() meet()
+struct Place { int x; };
+static thread_local Place threadIdx, blockIdx;
+static Place blockDim;
+static std::atomic<int> arrived, phase;
+static void meet() {
+    const int now = phase;
+    if (++arrived == blockDim.x) arrived = 0, phase++;
+    else while (phase == now) std::this_thread::yield();
+}
+static float __fadd_rn(float x, float y) { return x + y; }
+static float __fsub_rn(float x, float y) { return x - y; }
+static float __fmul_rn(float x, float y) { return x * y; }
+static float __fdiv_rn(float x, float y) { return x / y; }
+static float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
+alignas(64) double memory[1 << 17];
+"""
+
+CALL = """
+struct Argument {
+    void* at;
+    template <class T> operator T*() const { return (T*)at; }
+    operator Params() const { return *(Params*)at; }
+};
+extern "C" int run(int blocks, int bytes, void** given) {
+    bool within = true;
+    blockDim.x = THREADS;
+    auto thread = [&](int place) {
+        threadIdx.x = place;
+        for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++) {
+            if (place == 0) memset(memory, 0xff, sizeof memory);
+            meet();
+            KERNEL(ARGUMENTS);
+            meet();
+        }
+    };
+    std::vector<std::thread> team;
+    for (int place = 0; place < THREADS; place++) team.emplace_back(thread, place);
+    for (auto& member : team) member.join();
+    for (size_t at = bytes; at < sizeof memory; at++) within &= ((unsigned char*)memory)[at] == 0xff;
+    return within;
+}
+"""
+
+# tasks, classes, points, dimensions, shots: each class's
+SHAPES = {
+    "1-shot": (3, 5, 80, 64, [1] * 5),
+    "5-shot": (2, 5, 100, 40, [5] * 5),
+    "two classes, odd dimensions": (3, 2, 20, 7, [3, 3]),
+    "twelve classes": (2, 12, 60, 33, [1] * 12),
+    "unequal shots": (3, 5, 41, 18, [1, 4, 2, 1, 3]),
+    "one query": (2, 3, 7, 16, [2] * 3),
+    "many points": (1, 3, 150, 12, [2] * 3),
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("kernels")
+
+    @cache
+    def library(loop: str, arguments: int, of: descent.Sizes) -> ctypes.CDLL:
+        name = folder / "_".join(map(str, (loop, *of)))
+        given = ", ".join(f"Argument{{given[{i}]}}" for i in range(arguments))
+        call = CALL.replace("KERNEL", f"a2lp_{loop}").replace("ARGUMENTS", given)
+        name.with_suffix(".cpp").write_text(SHIM + descent.source(loop) + call)
+        macros = [f"-D{key}={value}" for key, value in of.defines().items()]
+        options = ["-std=c++17", "-O1", "-pthread", "-shared", "-fPIC", "-Wno-unknown-pragmas", *macros]
+        assert COMPILER is not None
+        subprocess.run([COMPILER, *options, "-o", f"{name}.so", f"{name}.cpp"], check=True, capture_output=True)
+        return ctypes.CDLL(f"{name}.so")
+
+    def launch(
+        loop: str, vectors: Array, codes: Array, adam: Adam, steps: int, changed: tuple[Array, ...], *,
+        parameters: Any, more: int, threads: int = 1, slices: int = 2, resident: int | None = None,
+    ) -> list[Array]:  # fmt: skip
+        (b, n, d), c, itemsize = vectors.shape, changed[0].shape[1], vectors.itemsize
+        pieces = descent.in_pieces(torch.asarray(vectors)).numpy()
+        resident = -(-d // 4) if resident is None else resident
+        of = descent.Sizes(n, c, d, itemsize, threads, slices, resident)
+        arrays = [pieces, vectors, codes.astype(np.int64), adam.rates(steps).astype(vectors.dtype), *changed]
+        kept = [np.array(array, order="C") for array in arrays]
+        pointers = [array.ctypes.data for array in kept] + [ctypes.addressof(parameters)]
+        built = library(loop, len(pointers), of)
+        assert built.run(b, of.shared_bytes(more), (ctypes.c_void_p * len(pointers))(*pointers)), "behind shared memory"
+        return kept[4:]
+
+    return launch
+
+
+def random_tasks(shape: str, dtype: Any = np.float64, seed: int = 0) -> Points:
+    b, c, n, d, shots = SHAPES[shape]
+    rng = np.random.default_rng(seed)
+    codes = np.stack([rng.permutation(np.repeat(np.arange(c), shots)) for _ in range(b)])
+    every = np.concatenate([codes, rng.integers(0, c, (b, n - codes.shape[1]))], axis=1)
+    x = rng.normal(size=(b, c, d))[np.arange(b)[:, None], every] + 0.7 * rng.normal(size=(b, n, d))
+    return Points((x / np.linalg.norm(x, axis=-1, keepdims=True)).astype(dtype), codes, c, n - codes.shape[1])
+
+
+def by_arrays(loop: Any, points: Points, settings: Any) -> Any:
+    return select.run(loop, "batched", points, settings).result
+
+
+ADAM = Adam(1e-2)
+OBJECTIVES = {
+    "tim": tim.Objective(0.1, 1.0, 0.1),
+    "alpha_tim": tim.Objective(1.0, 1.0, 1.0, 2.5),
+}
+
+
+def run_tim(run: Run, points: Points, settings: tim.Settings, **given: Any) -> Array:
+    own = tim.fused_cuda
+    (weights,) = run(
+        "tim", points.vectors, points.codes, settings.adam, settings.steps, (points.class_means,),
+        parameters=own.make_parameters(points, settings), more=own.own_numbers(points), **given,
+    )  # fmt: skip
+    return weights
+
+
+def run_imprint(run: Run, points: Points, settings: imprint.Settings, **given: Any) -> list[Array]:
+    own, losses = imprint.fused_cuda, np.empty((len(points.codes), settings.steps), points.vectors.dtype)
+    return run(
+        "imprint", points.support, points.codes, settings.adam, settings.steps, (points.class_means, losses),
+        parameters=own.make_parameters(points, settings), more=own.own_numbers(points), **given,
+    )  # fmt: skip
+
+
+def run_am(run: Run, points: Points, settings: am.Settings, **given: Any) -> tuple[Array, Array]:
+    own, (b, m, _), c = am.fused_cuda, points.vectors.shape, points.n_classes
+    adapted, z = (
+        np.full((b, *shape), np.nan, points.vectors.dtype) for shape in [(own.adapted_numbers(m, c),), (m, c)]
+    )
+    parameters = own.make_parameters(points, settings)
+    centroids, _, z = run(
+        "am", points.vectors, points.codes, settings.adam, parameters.updates, (points.class_means, adapted, z),
+        parameters=parameters, more=own.own_numbers(points), **given,
+    )  # fmt: skip
+    return z, centroids
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_am_of_any_shape_is_the_array_form(run: Run, shape: str, objective: str) -> None:
+    points = random_tasks(shape)
+    settings = am.Settings(5, 0.8, 15.0, OBJECTIVES[objective], 6, ADAM)
+    expected, expected_centroids = by_arrays(am.LOOP, points, settings)
+    assert np.abs(expected_centroids - points.class_means).max() > 1e-2, "steps should matter"
+    z, centroids = run_am(run, points, settings)
+    np.testing.assert_allclose(z, expected, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(centroids, expected_centroids, rtol=0, atol=1e-7)
+
+
+def test_am_breaks_ties_by_order(run: Run) -> None:
+    """Copies of points have equal affinities, of which the first are chosen."""
+    points = random_tasks("unequal shots")
+    vectors = np.repeat(points.vectors[:, ::3], 3, axis=1)[:, : points.vectors.shape[1]]
+    points, settings = points._replace(vectors=vectors), am.Settings(7, 0.8, 15.0, OBJECTIVES["tim"], 0, ADAM)
+    np.testing.assert_allclose(run_am(run, points, settings)[0], by_arrays(am.LOOP, points, settings)[0], atol=1e-9)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_tim_of_any_shape_is_the_array_form(run: Run, shape: str, objective: str) -> None:
+    points, settings = random_tasks(shape), tim.Settings(OBJECTIVES[objective], 15.0, 20, ADAM)
+    expected = by_arrays(tim.LOOP, points, settings)
+    assert np.abs(expected - points.class_means).max() > 1e-2, "steps should matter"
+    np.testing.assert_allclose(run_tim(run, points, settings), expected, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("numerics", ["exact", "official", "official_cpu"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_imprinting_of_any_shape_is_the_array_form(run: Run, shape: str, numerics: str) -> None:
+    points = random_tasks(shape)
+    settings = imprint.Settings(steps=20, lr=1e-2, tau=3.0, numerics=numerics)
+    expected, expected_losses = by_arrays(imprint.LOOP, points, settings)
+    weights, losses = run_imprint(run, points, settings)
+    # the float32 chain of the official numerics differs by the last digit of exp
+    atol = 1e-10 if numerics == "exact" else 1e-5
+    np.testing.assert_allclose(weights, expected, rtol=0, atol=atol)
+    np.testing.assert_allclose(losses, expected_losses, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("changed", [{"threads": 3}, {"threads": 7, "resident": 3}, {"threads": 2, "resident": 0}])
+def test_threads_wait_for_each_other(run: Run, changed: dict[str, int]) -> None:
+    """Equal to the bit for any number of threads, and wherever the points are."""
+    points = random_tasks("unequal shots")
+    settings = tim.Settings(OBJECTIVES["tim"], 15.0, 10, ADAM)
+    np.testing.assert_array_equal(run_tim(run, points, settings, **changed), run_tim(run, points, settings))
+
+
+def test_float32(run: Run) -> None:
+    points = random_tasks("1-shot", np.float32)
+    settings = tim.Settings(OBJECTIVES["tim"], 15.0, 20, ADAM)
+    expected = by_arrays(tim.LOOP, points._replace(vectors=points.vectors.astype(np.float64)), settings)
+    np.testing.assert_allclose(run_tim(run, points, settings, slices=20), expected, rtol=0, atol=1e-4)
+    fine = imprint.Settings(steps=20, lr=1e-2, tau=3.0, numerics="official")
+    weights, losses = run_imprint(run, points, fine)
+    expected, expected_losses = select.run(imprint.LOOP, "fused_cpu", points, fine).result
+    np.testing.assert_allclose(weights, expected, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(losses, expected_losses, rtol=0, atol=1e-5)
