@@ -83,7 +83,8 @@ def label(
         For large sets of points, as in ``Pool``: where stages are kept, so that a run that was ended goes on; and the
         bytes that must not be exceeded.
     device : str
-        Where points are compared and labels spread, as in ``Pool``.
+        Where points are compared and labels spread, as in ``Pool``, and where images are embedded if there is no
+        ``embedding``.
 
     See Also
     --------
@@ -104,7 +105,7 @@ def label(
     """
     check_options(method, abstain, reject, target)
     named = {"classes": classes, "prototypes": prototypes}
-    given = read_inputs(embeddings, labels, keys, key, embedding, progress, how, **named)
+    given = read_inputs(embeddings, labels, keys, key, embedding or Embedding(device=device), progress, how, **named)
     pool = given.pool(method, seed, progress, folder=folder, memory_limit=memory_limit, device=device)
     if len(pool.answer.classes) < 2:
         raise InputError(

@@ -14,6 +14,7 @@ import numpy as np
 from a2lp.arrays import chunks
 from a2lp.checks import shown
 from a2lp.errors import InputError
+from a2lp.files import reason
 from a2lp.pool.neighbours import NdArray, unit_rows
 from a2lp.preprocess import l2
 
@@ -30,14 +31,13 @@ def choose(device: Any, shape: tuple[int, int]) -> Any:
     Parameters
     ----------
     device : str
-        "auto" (a GPU, where torch sees one, for pools that are large enough and fit), "cpu", "cuda", "cuda:1", ...
+        "auto" (a GPU, where torch sees one, for pools that are large enough and fit), "cpu", "cuda", "cuda:1"; other
+        devices of torch are for image networks, and mean NumPy.
     """
     if not isinstance(device, str):  # a torch.device
         return device
     if device == "cpu" or (device == "auto" and (shape[0] < _PAYS or find_spec("torch") is None)):
         return None
-    if device != "auto" and not device.startswith("cuda"):
-        raise InputError(f"device={shown(device)} must be 'auto', 'cpu', 'cuda', or 'cuda:1' for another GPU.")
     if find_spec("torch") is None:
         raise InputError(f"device={shown(device)} needs torch. Install a2lp[torch], or use device='cpu'.")
     import torch
@@ -49,9 +49,13 @@ def choose(device: Any, shape: tuple[int, int]) -> Any:
         return chosen if needed(*shape) <= torch.cuda.mem_get_info(chosen)[0] else None
     try:
         chosen = torch.device(device)
+        if chosen.type != "cuda":
+            return None
         free = torch.cuda.mem_get_info(chosen)[0]
     except (RuntimeError, AssertionError, ValueError) as error:
-        raise InputError(f"device={shown(device)} cannot be used ({error}). Use device='cpu'.") from error
+        raise InputError(
+            f"device={shown(device)} cannot be used ({reason(error)}). Choose auto, cpu, or cuda on a GPU."
+        ) from error
     if (wanted := needed(*shape)) > free:
         raise InputError(
             f"a pool of {shape[0]:,} points of {shape[1]} dimensions takes about {wanted / 2**30:.2g} GiB of {device}, "
