@@ -45,6 +45,10 @@ NORMALISE_HELP = (
     "backbone's own if not given."
 )
 DEVICE_HELP = "cpu, cuda, cuda:1, ... auto is CUDA if available, and the CPU for efficientnet_lite0 and onnx:FILE."
+BOTH_HELP = (
+    "Where images are embedded and points labelled: cpu, cuda, cuda:1, ... auto is CUDA if available, for networks of "
+    "torch, and for 20,000 points or more; efficientnet_lite0 and onnx:FILE are on the CPU."
+)
 CORRUPT_HELP = "What to do with images that cannot be read."
 CACHE_HELP = "Where vectors of images are kept; by default in $A2LP_CACHE or the user's cache folder."
 PROMPT_HELP = (
@@ -74,7 +78,7 @@ def _embedding(
     weights: Annotated[Path | None, _of_images(WEIGHTS_HELP, "FILE")] = None,
     view: Annotated[str | None, _of_images(VIEW_HELP, "RESIZE/CROP[/SIZE]")] = None,
     normalise: Annotated[str | None, _of_images(NORMALISE_HELP, "NAME|R,G,B/R,G,B")] = None,
-    device: Annotated[str, _of_images(DEVICE_HELP)] = "auto",
+    device: Annotated[str, option(BOTH_HELP)] = "auto",
     on_corrupt: Annotated[str, _of_images(CORRUPT_HELP, "refuse|skip")] = "skip",
     cache: Annotated[Path | None, _of_images(CACHE_HELP, "DIR")] = None,
     prompt: Annotated[list[str], _of_images(PROMPT_HELP, "TEXT")] = [],

@@ -29,6 +29,8 @@ class PoolClassifier(GraphClassifier):
         One of ``a2lp.pool.methods.METHODS``.
     random_state : int
         Of the folds in which labels are held out.
+    device : str
+        As in ``Pool``.
 
     Attributes
     ----------
@@ -64,12 +66,19 @@ class PoolClassifier(GraphClassifier):
     gamma = 3
 
     def __init__(
-        self, *, classes: Any = None, prototypes: Any = None, method: str = "auto", random_state: int = 0
+        self,
+        *,
+        classes: Any = None,
+        prototypes: Any = None,
+        method: str = "auto",
+        random_state: int = 0,
+        device: str = "auto",
     ) -> None:
         self.classes = classes
         self.prototypes = prototypes
         self.method = method
         self.random_state = random_state
+        self.device = device
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Label the unlabelled points.
@@ -107,12 +116,13 @@ class PoolClassifier(GraphClassifier):
         from a2lp.pool.session import Pool  # compiles at its first use
 
         labelled = codes >= 0
-        names: dict[str, Any] = {}
+        options: dict[str, Any] = {"method": self.method, "seed": self.random_state, "device": self.device}
         if self._named:
-            names = {"classes": np.arange(len(self.classes_)), "prototypes": self._prototypes}
-        self.pool_ = Pool(X, codes, method=self.method, seed=self.random_state, **names)
-        assert self.pool_.points is not None
-        self._points = self.pool_.points
+            options |= {"classes": np.arange(len(self.classes_)), "prototypes": self._prototypes}
+        self.pool_ = Pool(X, codes, **options)
+        points = self.pool_.points
+        assert points is not None
+        self._points = points
         self.anchors_, self.n_iter_ = self._points[labelled], int(not labelled.all())
         if labelled.all():
             return None

@@ -38,6 +38,7 @@ def label(
     progress: Progress | None = None,
     folder: str | Path | None = None,
     memory_limit: int | None = None,
+    device: str = "auto",
 ) -> Labelled:
     """Label all points from a few labelled ones, from the names of the classes, or from both.
 
@@ -81,6 +82,9 @@ def label(
     folder, memory_limit : optional
         For large sets of points, as in ``Pool``: where stages are kept, so that a run that was ended goes on; and the
         bytes that must not be exceeded.
+    device : str
+        Where points are compared and labels spread, as in ``Pool``, and where images are embedded if there is no
+        ``embedding``.
 
     See Also
     --------
@@ -101,8 +105,8 @@ def label(
     """
     check_options(method, abstain, reject, target)
     named = {"classes": classes, "prototypes": prototypes}
-    given = read_inputs(embeddings, labels, keys, key, embedding, progress, how, **named)
-    pool = given.pool(method, seed, progress, folder=folder, memory_limit=memory_limit)
+    given = read_inputs(embeddings, labels, keys, key, embedding or Embedding(device=device), progress, how, **named)
+    pool = given.pool(method, seed, progress, folder=folder, memory_limit=memory_limit, device=device)
     if len(pool.answer.classes) < 2:
         raise InputError(
             f"labels has only the class {shown(pool.answer.classes[0])}; a choice needs two. Label a point of another "

@@ -37,12 +37,13 @@ def suggest(
     embedding: Embedding | None = None,
     seed: int = 0,
     progress: Progress | None = None,
+    device: str = "auto",
 ) -> Suggested:
     """Choose the points to label next.
 
     Parameters
     ----------
-    embeddings, labels, classes, prototypes, keys, key, embedding, progress
+    embeddings, labels, classes, prototypes, keys, key, embedding, progress, device
         As in ``a2lp.label``; one class, or no label at all, is enough.
     n : int
         How many points.
@@ -64,8 +65,10 @@ def suggest(
     """
     check_amounts(n, audits)
     named = {"classes": classes, "prototypes": prototypes}
-    given = read_inputs(embeddings, labels, keys, key, embedding, progress, need_choice=False, **named)
-    found = given.pool("auto", seed, progress).suggest(n, audits)
+    given = read_inputs(
+        embeddings, labels, keys, key, embedding or Embedding(device=device), progress, need_choice=False, **named
+    )
+    found = given.pool("auto", seed, progress, device=device).suggest(n, audits)
     return Suggested.of(found, given.names, given.column, given.paths)
 
 
@@ -138,7 +141,8 @@ def suggest_files(
     task = task.with_points(embed_points(task.points, how, progress))
     report = None if progress is None else partial(progress, "finding neighbours")
     known = {} if named is None else named.embedded(how).arguments
-    pool = Pool(task.points.features, task.labels, how=task.how, seed=seed, progress=report, **known)
+    options: dict[str, Any] = {"how": task.how, "seed": seed, "progress": report, "device": how.device}
+    pool = Pool(task.points.features, task.labels, **options, **known)
     found = pool.suggest(n, audits)
     if sheet is not None:
         classes = task.classes if named is None else sorted(named.classes)

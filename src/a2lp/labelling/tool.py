@@ -84,7 +84,7 @@ def classify_files(
     if report is not None:
         check_report(report, force=force)
     task = embed_task(task, how, progress, named=named is not None)
-    options |= {"how": task.how, "keys": task.keys, "key": task.key, "progress": progress}
+    options |= {"how": task.how, "keys": task.keys, "key": task.key, "progress": progress, "device": how.device}
     options |= {} if named is None else named.embedded(how).arguments
     result = label(task.points.features, task.labels, **options)
     paths = task.points.paths

@@ -38,8 +38,8 @@ class ChangingPoints(ABC):
         """
         whitening, points = self._movable()
         old = len(self)
-        self.points = np.concatenate([points, whitening.apply(x).astype(points.dtype)])
-        self.graph = grown(self.graph, self.points, N_NEIGHBORS, GAMMA)
+        points = np.concatenate([points, whitening.apply(x).astype(points.dtype)])
+        self.points, self.graph = points, grown(self.graph, points, N_NEIGHBORS, GAMMA)
         self._start_anew()
         if labels is not None:
             self.label(slice(old, None), labels, how)
@@ -55,8 +55,8 @@ class ChangingPoints(ABC):
         kept[self._places(rows)] = False
         if kept.sum() <= N_NEIGHBORS:
             raise InputError(f"{kept.sum()} points would remain, and a pool of so few is made anew. Make another Pool.")
-        self.points = points[kept]
-        self.graph = shrunk(self.graph, self.points, kept, N_NEIGHBORS, GAMMA)
+        points = points[kept]
+        self.points, self.graph = points, shrunk(self.graph, points, kept, N_NEIGHBORS, GAMMA)
         place = np.cumsum(kept) - 1
         self._given = {int(place[row]): label for row, label in self._given.items() if kept[row]}
         self._start_anew()
@@ -65,12 +65,13 @@ class ChangingPoints(ABC):
         """What is needed for points to come and go."""
         if self.names is not None:
             raise InputError("points do not come and go in a pool with class names. Make another Pool of all points.")
-        if self.whitening is None or self.points is None or self.graph.lists is None or len(self) <= N_NEIGHBORS:
+        points = self.points
+        if self.whitening is None or points is None or self.graph.lists is None or len(self) <= N_NEIGHBORS:
             raise InputError(
                 f"points come and go in a pool that was made from more than {N_NEIGHBORS} points; this one has "
                 f"{len(self)}, or was made from a graph. Make another Pool."
             )
-        return self.whitening, self.points
+        return self.whitening, points
 
     @abstractmethod
     def label(self, rows: Any, labels: Any, how: Any = "") -> None:

@@ -286,4 +286,5 @@ def _with_largest(probabilities: NdArray, largest: NdArray) -> NdArray:
         made[np.arange(len(p)), best] = goal
         return made
 
-    return by_rows(scaled, np.empty((n, c)))
+    found: NdArray = by_rows(scaled, np.empty((n, c)))
+    return found

@@ -100,8 +100,28 @@ class PoolGraph:
         return sparse.csr_array((data.astype(w.dtype, copy=False), w.indices, w.indptr), shape=w.shape)
 
     @cached_property
+    def _on_devices(self) -> dict[Any, Any]:
+        return {}
+
+    def on(self, device: Any) -> Any:
+        """``system`` on a torch device, as ``a2lp.pool.device_solver.System``; it is copied there once."""
+        import torch
+
+        from a2lp.pool.device_solver import make_system
+
+        if device not in self._on_devices:
+            w = self.weights
+            arrays = (torch.from_numpy(np.array(array)).to(device) for array in (w.indptr, w.indices, w.data))
+            self._on_devices[device] = make_system(*arrays)
+        return self._on_devices[device]
+
+    @cached_property
     def _components(self) -> tuple[int, NdArray]:
         """The number of parts that no edge connects, and the part of each point (n,)."""
+        for system in self._on_devices.values():
+            from a2lp.pool.device_graph import components
+
+            return self.n, components(system).cpu().numpy()
         count, part = connected_components(self.weights, directed=False)
         return int(count), part
 

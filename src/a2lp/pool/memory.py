@@ -5,14 +5,17 @@ Every solution meets the same tolerance whether it had a start or not, so answer
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from a2lp.arrays import device, like, namespace, to_numpy
 from a2lp.pool import logistic
 from a2lp.pool.graph import PoolGraph
 from a2lp.pool.neighbours import NdArray, nearest, rows_of
 from a2lp.pool.part import Part
 from a2lp.pool.propagate import propagate
-from a2lp.pool.rows import by_rows
+from a2lp.pool.rows import by_rows, products
 
 _LARGEST = 0.02  # residual of a distribution at any point, so that one label counts among a million points
 
@@ -31,7 +34,7 @@ class Memory:
     def __init__(self, *, keep: bool = True, part: Part | None = None) -> None:
         self.keep, self.part = keep, part
         self._codes: NdArray | None = None
-        self._starts: dict[str, NdArray] = {}
+        self._starts: dict[str, Any] = {}
         self._nearest: tuple[NdArray, ...] = (np.zeros(0, np.int64),) * 3
 
     @property
@@ -39,7 +42,7 @@ class Memory:
         """Whether the next answer has nothing to start from."""
         return not self._starts
 
-    def propagated(self, graph: PoolGraph, codes: NdArray, y: NdArray, alpha: float, tolerance: float) -> NdArray:
+    def propagated(self, graph: PoolGraph, codes: NdArray, y: Any, alpha: float, tolerance: float) -> Any:
         """Z for one-hot labels y (n, c); classes whose labels are the same are not solved again."""
         z = self._starts.get("propagated")
         if z is None or self._codes is None or z.shape != y.shape:
@@ -48,14 +51,15 @@ class Memory:
             changed = codes != self._codes
             classes = np.setdiff1d(np.concatenate([codes[changed], self._codes[changed]]), [-1])
             if len(classes):
-                found = propagate(graph, y[:, classes], alpha, tolerance=tolerance, start=z[:, classes]).Z
-                z = z.copy()  # it may belong to an answer
-                z[:, classes] = found
+                at = like(classes, y)
+                found = propagate(graph, y[:, at], alpha, tolerance=tolerance, start=z[:, at]).Z
+                z = namespace(z).asarray(z, copy=True)  # it may belong to an answer
+                z[:, at] = found
         if self.keep:
             self._starts["propagated"], self._codes = z, codes
         return z
 
-    def solved(self, name: str, graph: PoolGraph, y: NdArray, alpha: float, tolerance: float) -> NdArray:
+    def solved(self, name: str, graph: PoolGraph, y: Any, alpha: float, tolerance: float) -> Any:
         """Z for any y (n, c), from the last one of this name; y may be overwritten."""
         start = self._starts.get(name)
         fits = start is not None and start.shape == y.shape
@@ -65,7 +69,8 @@ class Memory:
             z = propagate(graph, y, alpha, tolerance=tolerance, overwrite=True).Z
         if self.keep:
             # three digits: more than the tolerance of what starts from it
-            self._starts[name] = by_rows(lambda part: z[part], np.empty(z.shape, np.float16))
+            xp = namespace(z)
+            self._starts[name] = by_rows(lambda part: z[part], xp.empty(z.shape, dtype=xp.float16, device=device(z)))
         return z
 
     def fitted(self, points: NdArray, targets: NdArray) -> NdArray:
@@ -77,8 +82,10 @@ class Memory:
             self._starts["coefficients"] = coefficients
         return coefficients
 
-    def nearest(self, points: NdArray, rows: NdArray) -> NdArray:
+    def nearest(self, points: Any, rows: NdArray) -> NdArray:
         """The row of the labelled point that is nearest to each point (n,); only new ones are compared."""
+        if not isinstance(points, np.ndarray):
+            return _nearest_on_device(points, rows)
         before, closest, cosine = self._nearest
         if len(np.setdiff1d(before, rows)) or not len(before):
             before, closest, cosine = rows[:0], np.zeros(len(points), np.int64), np.full(len(points), -2.0)
@@ -90,6 +97,17 @@ class Memory:
         if self.keep:
             self._nearest = rows, closest, cosine
         return closest.copy()
+
+
+def _nearest_on_device(points: Any, rows: NdArray) -> NdArray:
+    xp, at = namespace(points), like(rows, points)
+    theirs = points[at]
+    found = products(
+        points,
+        lambda _, x: xp.argmax(x @ theirs.T, axis=1),
+        xp.empty(len(points), dtype=xp.int64, device=device(points)),
+    )
+    return rows[to_numpy(found)]
 
 
 NO_MEMORY = Memory(keep=False)

@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from a2lp.arrays import log_softmax, softmax
+from a2lp.arrays import device, like, log_softmax, namespace, softmax, to_numpy
 from a2lp.engines import select
 from a2lp.engines.contract import Points, Settings
 from a2lp.errors import InputError
@@ -44,9 +44,9 @@ from a2lp.pool.graph import PoolGraph
 from a2lp.pool.held_out import draw_folds, predict_held_out, usual_count
 from a2lp.pool.memory import NO_MEMORY, Memory
 from a2lp.pool.names import Names, named
-from a2lp.pool.neighbours import NdArray, nearest, rows_of
+from a2lp.pool.neighbours import NdArray, nearest
 from a2lp.pool.part import WHOLE, Part
-from a2lp.pool.rows import as_distributions, by_rows, products, weighted_sums
+from a2lp.pool.rows import as_distributions, by_rows, host_rows, products, weighted_sums
 from a2lp.pool.weights import fit_weights, mix
 
 N_NEIGHBORS = 20
@@ -58,7 +58,7 @@ _SMOOTH_RESIDUAL = 1e-2  # of averaged probabilities: labels are the same with 1
 _SHARPNESS = 160.0  # of the softmax over squared distances to class means; 80 and 160 differ by a point, 40 merges
 _PRIOR = 2.0  # points that every class has beside its labelled ones
 _EM_ROUNDS = 3
-_LEAST = np.float32(np.log(1e-9))  # of the logarithms of probabilities
+_LEAST = float(np.float32(np.log(1e-9)))  # of the logarithms of probabilities
 _FLOOR = 1e-3  # spread over all classes, so that no model can exclude a class
 _FIT_FROM = 4  # labels per class from which the weights are fitted; with fewer it costs accuracy
 _FIT_FROM_WITH_NAMES = 8
@@ -81,7 +81,7 @@ class Task:
     Attributes
     ----------
     points : array (n, d) or None
-        Unit vectors; None where only a graph is known.
+        Unit vectors; None where only a graph is known. A tensor makes all methods work on its device.
     graph : PoolGraph
     codes : array (n,)
         Each point's class from 0 on, -1 where it has no label.
@@ -98,7 +98,7 @@ class Task:
         The named classes, which are then all classes; labels are optional.
     """
 
-    points: NdArray | None
+    points: Any
     graph: PoolGraph
     codes: NdArray
     n_classes: int
@@ -122,12 +122,25 @@ class Task:
         return np.eye(self.n_classes, dtype=np.float32)[self.codes[self.given]]
 
     @property
-    def one_hot(self) -> NdArray:
+    def on_device(self) -> bool:
+        """Whether points and answers are tensors on a device."""
+        return self.points is not None and not isinstance(self.points, np.ndarray)
+
+    def on_host(self) -> Task:
+        """The same task with points in the host's memory."""
+        return replace(self, points=to_numpy(self.points), memory=NO_MEMORY) if self.on_device else self
+
+    @property
+    def one_hot(self) -> Any:
         """Labels as distributions (n, c), rows of zeros where there is none."""
-        return self.pinned(np.zeros((len(self.codes), self.n_classes), np.float32))
+        shape = len(self.codes), self.n_classes
+        if not self.on_device:
+            return self.pinned(np.zeros(shape, np.float32))
+        xp = namespace(self.points)
+        return self.pinned(xp.zeros(shape, dtype=xp.float32, device=device(self.points)))
 
     @cached_property
-    def propagated(self) -> NdArray:
+    def propagated(self) -> Any:
         """Z of eq. 5: how much of each class's labels propagation brings to each point (n, c).
 
         With names, points without a label contribute the probabilities that the names give them.
@@ -137,7 +150,8 @@ class Task:
         else:
             known = self.pinned(np.exp(self.names.text))
             z = self.memory.solved("propagated with names", self.graph, known, _ALPHA, _RESIDUAL)
-        return by_rows(lambda part: np.maximum(z[part], 0), z)  # the solver may leave values slightly below 0
+        xp = namespace(z)
+        return by_rows(lambda part: xp.clip(z[part], 0, None), z)  # the solver may leave values slightly below 0
 
     def hiding(self, codes: NdArray) -> Task:
         """The same pool with fewer labels, which nothing that was computed with them gives away."""
@@ -160,7 +174,7 @@ class Task:
         """Mean number of labels per class."""
         return float(self.given.sum() / self.n_classes)
 
-    def vectors(self, method: str) -> NdArray:
+    def vectors(self, method: str) -> Any:
         """The points, for a method that needs them."""
         if self.points is None:
             raise InputError(
@@ -169,12 +183,16 @@ class Task:
             )
         return self.points
 
-    def pinned(self, distributions: NdArray) -> NdArray:
+    def pinned(self, distributions: Any) -> Any:
         """The distributions, now with the given labels in the rows of labelled points."""
-        distributions[self.given] = self.targets
+        if isinstance(distributions, np.ndarray):
+            distributions[self.given] = self.targets
+        else:
+            rows = like(np.flatnonzero(self.given), distributions)
+            distributions[rows] = like(self.targets, distributions, distributions.dtype)
         return distributions
 
-    def smoothed(self, distributions: NdArray, name: str) -> NdArray:
+    def smoothed(self, distributions: Any, name: str) -> Any:
         """Distributions averaged over the graph; labelled points contribute their given labels.
 
         What they are averages of has a name, by which the next answer starts from this one. They are overwritten.
@@ -183,13 +201,14 @@ class Task:
         return as_distributions(z, overwrite=True)
 
 
-def lp(task: Task) -> NdArray:
+def lp(task: Task) -> Any:
     """Label propagation."""
     return as_distributions(task.propagated)
 
 
-def a2lp(task: Task) -> NdArray:
+def a2lp(task: Task) -> Any:
     """A2LP: label propagation with adapted anchors."""
+    task = task.on_host()
     points, n = task.vectors("a2lp"), len(task.codes)
     settings = Settings(n_neighbors=min(N_NEIGHBORS, n - 1), gamma=GAMMA, alpha=_ALPHA, steps=100)
     s, d = int(task.given.sum()), points.shape[1]
@@ -201,24 +220,25 @@ def a2lp(task: Task) -> NdArray:
     return as_distributions(ran.result.z[0][np.argsort(order)])
 
 
-def logistic_regression(task: Task) -> NdArray:
+def logistic_regression(task: Task) -> Any:
     """Logistic regression on the labelled points alone."""
     logits = _logits(task, "logistic")
     return by_rows(lambda part: softmax(logits[part]), logits)
 
 
-def smoothed_lr(task: Task) -> NdArray:
+def smoothed_lr(task: Task) -> Any:
     """Probabilities of logistic regression, averaged over the graph."""
     return task.smoothed(logistic_regression(task), "smoothed_lr")
 
 
-def em(task: Task) -> NdArray:
+def em(task: Task) -> Any:
     """Class means and soft labels in turn on the graph, combined with logistic regression."""
     return _expectation_maximisation(task, _logits(task, "em"))
 
 
-def knn(task: Task) -> NdArray:
+def knn(task: Task) -> Any:
     """A vote of the 5 nearest labelled points, weighted by their cosines."""
+    task = task.on_host()
     points = task.vectors("knn")
     rows = np.flatnonzero(task.given)
     places, cosines = nearest(points, points[rows], _KNN)
@@ -227,7 +247,7 @@ def knn(task: Task) -> NdArray:
     return as_distributions(votes)
 
 
-def auto(task: Task) -> NdArray:
+def auto(task: Task) -> Any:
     """The weighted combination of lp, em and smoothed_lr, and of names; lp alone where only a graph is known."""
     if task.points is None:
         return lp(task)
@@ -235,10 +255,10 @@ def auto(task: Task) -> NdArray:
         return named(task)
     assert task.weights is not None
     weights, models = task.weights, _models(task)
-    return by_rows(lambda part: mix(_logarithms(models, part), weights), np.empty_like(models[-1]))
+    return by_rows(lambda part: mix(_logarithms(models, part), weights), namespace(models[-1]).empty_like(models[-1]))
 
 
-METHODS: dict[str, Callable[[Task], NdArray]] = {
+METHODS: dict[str, Callable[[Task], Any]] = {
     "auto": auto,
     "lp": lp,
     "em": em,
@@ -254,11 +274,11 @@ WITHOUT_LABELS = ("auto", "lp", "names")  # these need no labels where there are
 def predict_rows(task: Task, method: str, rows: NdArray) -> NdArray:
     """Distributions of some points (m, c), by a method."""
     if method == "lp" or (method == "auto" and task.points is None):
-        return as_distributions(task.propagated[rows])
+        return to_numpy(as_distributions(task.propagated[rows]))
     if method == "auto" and (task.names is None or task.given.any()):
         assert task.weights is not None
-        return mix(_logarithms(_models(task), rows), task.weights)
-    return METHODS[method](task)[rows]
+        return to_numpy(mix(_logarithms(_models(task), rows), task.weights))
+    return to_numpy(METHODS[method](task)[rows])
 
 
 def has_fitted_weights(task: Task) -> bool:
@@ -282,12 +302,16 @@ def choose_weights(task: Task) -> tuple[NdArray, str]:
         return start, f"fixed, since most classes have {count} label{'s' * (count != 1)}"
     task, _ = task.sample(FIT_WHOLE)
     folds = draw_folds(task.codes, _FIT_FOLDS, task.seed)
-    held_out = predict_held_out(task.codes, folds, lambda codes, rows: _logarithms(_models(task.hiding(codes)), rows))
+
+    def predict(codes: NdArray, rows: NdArray) -> NdArray:
+        return to_numpy(_logarithms(_models(task.hiding(codes)), rows))
+
+    held_out = predict_held_out(task.codes, folds, predict)
     weights = fit_weights(held_out, task.codes[folds >= 0], start)
     return weights, f"fitted to {(folds >= 0).sum()} labels by cross-validation"
 
 
-def _models(task: Task) -> list[NdArray]:
+def _models(task: Task) -> list[Any]:
     """Probabilities of lp, em and smoothed_lr (n, c), and, with names, of ``names``; those of lp are not normalised."""
     if task.names is not None:
         return _models_with_names(task)
@@ -298,10 +322,10 @@ def _models(task: Task) -> list[NdArray]:
     return [*found, task.smoothed(by_rows(lambda part: softmax(logits[part]), logits), "smoothed_lr")]
 
 
-def _logarithms(models: list[NdArray], rows: Any) -> NdArray:
+def _logarithms(models: list[Any], rows: Any) -> Any:
     """Logarithms of the probabilities of some points by several models (m, q, c)."""
-    floor = np.float32(_FLOOR / models[0].shape[1])
-    return np.log(np.stack([as_distributions(model[rows]) for model in models], axis=1) + floor)
+    xp, floor = namespace(models[0]), float(np.float32(_FLOOR / models[0].shape[1]))
+    return xp.log(xp.stack([as_distributions(model[rows]) for model in models], axis=1) + floor)
 
 
 def _models_with_names(task: Task) -> list[NdArray]:
@@ -326,31 +350,31 @@ def _models_with_names(task: Task) -> list[NdArray]:
     return [*map(shared_out, models), names]
 
 
-def _logits(task: Task, method: str) -> NdArray:
+def _logits(task: Task, method: str) -> Any:
     points = task.vectors(method)
-    coefficients = task.memory.fitted(rows_of(points, task.given), task.targets)
-    out = np.empty((len(points), task.n_classes), coefficients.dtype)
+    coefficients = like(task.memory.fitted(host_rows(points, task.given), task.targets), points)
+    out = namespace(points).empty((len(points), task.n_classes), dtype=coefficients.dtype, device=device(points))
     return products(points, lambda _, x: logistic.scores(x, coefficients), out)
 
 
-def _expectation_maximisation(task: Task, logits: NdArray) -> NdArray:
-    points = task.vectors("em")
+def _expectation_maximisation(task: Task, logits: Any) -> Any:
+    points, xp = task.vectors("em"), namespace(logits)
     weight = min(4.0, 0.5 + 0.5 * task.labels_per_class)
     soft = task.pinned(lp(task))
     for number in range(_EM_ROUNDS):
         task.check()
-        mass = soft.sum(axis=0)
-        means = weighted_sums(soft, points) / np.maximum(mass, 1e-9)[:, None]  # (c, d)
-        lengths = np.square(means).sum(axis=1)
-        prior = np.log(_PRIOR + mass - task.targets.sum(axis=0))
+        mass = xp.sum(soft, axis=0)
+        means = weighted_sums(soft, points) / xp.clip(mass, 1e-9, None)[:, None]  # (c, d)
+        lengths = xp.sum(xp.square(means), axis=1)
+        prior = xp.log(_PRIOR + mass - like(task.targets.sum(axis=0), mass))
 
         shift = prior - _SHARPNESS * lengths
 
-        def expected(part: slice, x: NdArray, means: NdArray = means, shift: NdArray = shift) -> NdArray:
+        def expected(part: slice, x: Any, means: Any = means, shift: Any = shift) -> Any:
             closeness = x @ (2 * _SHARPNESS * means.T)  # less |x|^2, which is 1
-            evidence = np.maximum(log_softmax(logits[part]), _LEAST)
-            return np.asarray(softmax(closeness + shift + weight * evidence))
+            evidence = xp.clip(log_softmax(logits[part]), _LEAST, None)
+            return softmax(closeness + shift + weight * evidence)
 
-        soft = products(points, expected, soft if soft.dtype == logits.dtype else np.empty_like(logits))
+        soft = products(points, expected, soft if soft.dtype == logits.dtype else xp.empty_like(logits))
         soft = task.pinned(task.smoothed(soft, f"em {number}"))
     return soft

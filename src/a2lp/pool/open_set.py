@@ -19,13 +19,16 @@ result.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.stats import rankdata
 
+from a2lp.arrays import device, like, namespace, to_numpy
 from a2lp.pool.methods import Task
-from a2lp.pool.neighbours import NdArray, rows_of
+from a2lp.pool.neighbours import NdArray
 from a2lp.pool.propagate import propagate
-from a2lp.pool.rows import products
+from a2lp.pool.rows import host_rows, products
 from a2lp.pool.solve import PoolAnswer
 from a2lp.preprocess import l2
 
@@ -54,15 +57,16 @@ def _evidence(answer: PoolAnswer) -> list[NdArray]:
         return [_around(task, task.names.nearest), _around(task, own)]
     if task.points is None:
         return [answer.arrived]
-    points = task.points
-    means = np.asarray(l2(np.stack([rows_of(points, task.codes == code).mean(axis=0) for code in classes])))
-    out = np.empty(len(points), means.dtype)
-    nearest = products(points, lambda _, x: (x @ means.T).max(axis=1), out)
+    points, xp, codes = task.points, namespace(task.points), task.codes[task.given]
+    labelled = host_rows(points, task.given)
+    means = like(l2(np.stack([labelled[codes == code].mean(axis=0) for code in classes])), points)
+    out = xp.empty(len(points), dtype=means.dtype, device=device(points))
+    nearest = products(points, lambda _, x: xp.max(x @ means.T, axis=1), out)
     return [answer.arrived, _around(task, nearest)]
 
 
-def _around(task: Task, values: NdArray) -> NdArray:
+def _around(task: Task, values: Any) -> NdArray:
     """Values (n,) averaged over the graph."""
-    both = np.stack([values, np.ones_like(values)], axis=1)
-    z = propagate(task.graph, both, _ALPHA, tolerance=1e-4).Z
-    return np.asarray(z[:, 0] / z[:, 1])
+    xp = namespace(values)
+    z = propagate(task.graph, xp.stack([values, xp.ones_like(values)], axis=1), _ALPHA, tolerance=1e-4).Z
+    return to_numpy(z[:, 0] / z[:, 1])

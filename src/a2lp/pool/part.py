@@ -6,6 +6,8 @@ and its neighbours are found once; labelled points outside it are added to its g
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from a2lp.pool.graph import PoolGraph, from_chosen
@@ -25,18 +27,26 @@ def part_size(n: int) -> int:
 class Part:
     """A sample of the points of a pool (n, d), with n above ``WHOLE``."""
 
-    def __init__(self, points: NdArray, k: int, gamma: float) -> None:
+    def __init__(self, points: Any, k: int, gamma: float) -> None:
         self.k, self.gamma = k, gamma
         size = part_size(len(points))
         self.rows = np.sort(np.random.default_rng(0).choice(len(points), size, replace=False))
-        self.sample = rows_of(points, self.rows)
-        self.lists: Lists = search(self.sample, k + SPARE, pick_method("auto", size))
+        self.lists: Lists | None = None
+        if isinstance(points, np.ndarray):
+            self.sample = rows_of(points, self.rows)
+            self.lists = search(self.sample, k + SPARE, pick_method("auto", size))
 
-    def around(self, points: NdArray, given: NdArray) -> tuple[NdArray, NdArray, PoolGraph]:
+    def around(self, points: Any, given: NdArray) -> tuple[NdArray, Any, PoolGraph]:
         """Rows of the pool (m,), their points (m, d) and the graph of these: the sample and the given points (n,)."""
         inside = np.zeros(len(points), bool)
         inside[self.rows] = True
         others = np.flatnonzero(given & ~inside)
+        if self.lists is None:  # a device finds all neighbours again sooner than it adds to them
+            from a2lp.pool import device_graph
+
+            rows = np.concatenate([self.rows, others])
+            vectors = points[rows]
+            return rows, vectors, device_graph.neighbour_graph(vectors, self.k, self.gamma)
         vectors, lists = self.sample, self.lists
         if len(others):
             vectors = np.concatenate([vectors, rows_of(points, others)])

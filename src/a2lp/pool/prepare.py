@@ -12,7 +12,7 @@ from a2lp.errors import InputError
 from a2lp.pool.forecast import check_memory
 from a2lp.pool.graph import PoolGraph, neighbour_graph
 from a2lp.pool.methods import GAMMA, N_NEIGHBORS
-from a2lp.pool.neighbours import NdArray, Progress, check_points
+from a2lp.pool.neighbours import Progress, check_points
 from a2lp.pool.stages import Stages, release
 from a2lp.pool.whiten import Whitening, neighbour_whitening
 
@@ -26,13 +26,14 @@ def whitened_graph(
     memory_limit: int | None = None,
     *,
     named: bool = False,
-) -> tuple[Whitening, NdArray, PoolGraph]:
+    device: Any = None,
+) -> tuple[Whitening, Any, PoolGraph]:
     """The whitening of points (n, d), their whitened unit vectors (n, r), and the neighbour graph of these.
 
     The ridge of the whitening is 2 d / n, between 0.3 and 3: with fewer points per dimension, directions of small
     variance are known less well. With names it has all dimensions, whatever the points span, and a ridge of 0.3. What
     each stage found is kept in ``folder``, from which a run that was ended goes on. Pools that will need more bytes
-    than ``memory_limit`` are refused.
+    than ``memory_limit`` are refused. With a torch ``device``, the whitened points are a tensor there.
     """
     x = check_points(x)
     n, d = x.shape
@@ -41,9 +42,15 @@ def whitened_graph(
     check_memory(n, d, memory_limit, 8 if x.dtype == np.float64 else 4)
     ridge = _RIDGE_LOW if named else float(np.clip(2 * d / n, _RIDGE_LOW, _RIDGE_HIGH))
     stages = Stages(folder, x, "with names" if named else "")
-    make = partial(neighbour_whitening, x, ridge=ridge, spanned=not named)
+    make = partial(neighbour_whitening, x, ridge=ridge, spanned=not named, device=device)
     whitening = Whitening(*stages.keep("whitening", make))
+    k = min(N_NEIGHBORS, n - 1)
+    if device is not None:
+        from a2lp.pool import device_graph
+
+        points = device_graph.whitened(x, whitening, device)
+        release(x)
+        return whitening, points, device_graph.neighbour_graph(points, k, GAMMA, progress, stages)
     points = whitening.apply(x, stages)
     release(x, points)
-    k = min(N_NEIGHBORS, n - 1)
     return whitening, points, neighbour_graph(points, k, GAMMA, progress=progress, stages=stages)

@@ -11,6 +11,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from array_api_compat import is_torch_array
 
 from a2lp import cores
 from a2lp.checks import require_number
@@ -59,7 +60,8 @@ def propagate(
     ----------
     graph : PoolGraph
     Y : array (n, c)
-        What is spread: one-hot rows of labelled points, or any numbers. float32 stays, all else becomes float64.
+        What is spread: one-hot rows of labelled points, or any numbers. float32 stays, all else becomes float64. A
+        torch tensor is solved for on its device, in its precision.
     alpha : float
         How far labels propagate, from 0 (nowhere) to below 1.
     tolerance : float
@@ -72,6 +74,8 @@ def propagate(
     overwrite : bool
         Y may be overwritten by Z.
     """
+    if is_torch_array(Y):
+        return _on_device(graph, Y, alpha, tolerance, start, largest)
     y = _matrix("Y", Y, graph.n)
     require_number("alpha", alpha, "at least 0 and below 1", lambda v: 0 <= v < 1, "The paper uses 0.8.")
     require_number("tolerance", tolerance, "between 0 and 1", lambda v: 0 < v < 1, "1e-6 is plenty for labels.")
@@ -93,12 +97,24 @@ def propagate(
         else:
             found = [solve(part, run) for part in parts]
     residual = np.concatenate([reached for reached, _ in found])
-    if not (residual <= tolerance).all():
+    return _checked(Propagated(z, residual, max(rounds for _, rounds in found)), alpha, tolerance)
+
+
+def _on_device(graph: PoolGraph, y: Any, alpha: float, tolerance: float, start: Any, largest: float) -> Propagated:
+    from a2lp.pool.device_solver import solve
+
+    z, residual, rounds = solve(graph.on(y.device), y, alpha, tolerance, start, largest)
+    return _checked(Propagated(z, residual.cpu().numpy(), rounds), alpha, tolerance)
+
+
+def _checked(found: Propagated, alpha: float, tolerance: float) -> Propagated:
+    if not (found.residual <= tolerance).all():
         raise InputError(
-            f"alpha={alpha} and tolerance={tolerance:g}: {y.dtype} numbers reach a relative residual of "
-            f"{residual.max():.3g} on this graph. Pass Y in float64, take alpha further from 1, or a larger tolerance."
+            f"alpha={alpha} and tolerance={tolerance:g}: {found.Z.dtype} numbers reach a relative residual of "
+            f"{found.residual.max():.3g} on this graph. Pass Y in float64, take alpha further from 1, or a larger "
+            "tolerance."
         )
-    return Propagated(z, residual, max(rounds for _, rounds in found))
+    return found
 
 
 def _blocks(c: int, most: int) -> list[slice]:

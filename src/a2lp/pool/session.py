@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from a2lp.arrays import to_numpy
 from a2lp.checks import listed, require_name
 from a2lp.encoding import encode_labels, read_labels
 from a2lp.errors import InputError, ShapeError
 from a2lp.pool.changing import ChangingPoints
 from a2lp.pool.confidence import Assessment, assess
+from a2lp.pool.device import choose, copied
 from a2lp.pool.graph import PoolGraph
 from a2lp.pool.kinship import Kinship
 from a2lp.pool.memory import Memory
@@ -66,6 +68,11 @@ class Pool(ChangingPoints):
     memory_limit : int, optional
         Bytes; a pool that will need more (``a2lp.pool.forecast``) is refused before anything is computed.
 
+    device : str
+        Where points are compared and labels spread: "cpu", a GPU ("cuda", "cuda:1"), or "auto", which takes a GPU where
+        torch sees one, for pools of 20,000 points or more that fit on it. Class names are for the CPU, and so are the
+        methods a2lp and knn.
+
     Examples
     --------
     >>> from sklearn.datasets import load_digits
@@ -94,13 +101,15 @@ class Pool(ChangingPoints):
         progress: Progress | None = None,
         folder: str | Path | None = None,
         memory_limit: int | None = None,
+        device: str = "auto",
     ) -> None:
         require_name("method", method, METHODS)
         self.method, self.seed = method, seed
         self.check: Callable[[], None] = go_on  # called between the steps of an answer; may raise to end it
         self.patient = False  # whether answers keep fitted weights of auto until refit, which takes longer than they do
         self.whitening: Whitening | None = None
-        self.points: NdArray | None = None
+        self.device: Any = None
+        self._points: Any = None
         self.names: Names | None = None
         named = classes is not None or prototypes is not None
         if isinstance(x, PoolGraph):
@@ -109,7 +118,11 @@ class Pool(ChangingPoints):
             self.graph = x
         else:
             found = check_names(classes, prototypes, check_points(x).shape[1]) if named else None
-            self.whitening, self.points, self.graph = whitened_graph(x, progress, folder, memory_limit, named=named)
+            self.device = choose(device, check_points(x).shape)
+            made = whitened_graph(x, progress, folder, memory_limit, named=named, device=self.device)
+            self.whitening, self._points, self.graph = made
+            if named:
+                self._points = to_numpy(self._points)
             self.names = None if found is None else name_points(x, self.whitening, *found)
         self._given: dict[int, tuple[Any, str]] = {}  # label and how it was chosen, by row
         self._history: list[dict[int, tuple[Any, str] | None]] = []
@@ -125,6 +138,17 @@ class Pool(ChangingPoints):
         classes = len({label for label, _ in self._given.values()})
         named = "" if self.names is None else f", {len(self.names.classes)} named"
         return f"Pool({len(self)} points, {len(self._given)} labelled: {classes} classes{named})"
+
+    @property
+    def points(self) -> NdArray | None:
+        """The whitened points (n, r); None where only a graph is known."""
+        return None if self._points is None else to_numpy(self._points)
+
+    @points.setter
+    def points(self, points: NdArray | None) -> None:
+        self._points = points
+        if points is not None and self.device is not None:
+            self._points = copied(points, self.device)
 
     @property
     def labels(self) -> NdArray:
@@ -226,7 +250,7 @@ class Pool(ChangingPoints):
         if not np.array_equal(self._memory_of, classes):
             self._memory, self._memory_of = self._remember(), classes
         shared = (self.seed, None, self.check, self._memory, self.names)
-        task = Task(self.points, self.graph, codes, len(classes), *shared)
+        task = Task(self._points, self.graph, codes, len(classes), *shared)
         if self._still_fits(classes, codes) or (self.patient and has_fitted_weights(task)):
             task = replace(task, weights=self._weights)
         return self._solve(task, classes)

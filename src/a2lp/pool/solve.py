@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import dijkstra
 
+from a2lp.arrays import namespace, to_numpy
 from a2lp.checks import listed, require_name
 from a2lp.cores import crew
 from a2lp.errors import InputError
@@ -102,20 +104,23 @@ def solve(task: Task, classes: NdArray, method: str = "auto") -> PoolAnswer:
     new = ~task.given
     probabilities = task.pinned(METHODS[method](task))
     closest = _nearest(task)
-    best = probabilities.argmax(axis=1)
+    best, top = to_numpy(namespace(probabilities).argmax(probabilities, axis=1)), _largest(probabilities)
     # where a method knows nothing, the first class would win by its place
-    lost = np.isclose(probabilities.max(axis=1), 1 / len(classes)) & new
+    lost = np.isclose(top, 1 / len(classes)) & new
     if task.given.any():
         most_frequent = np.bincount(task.codes[task.given]).argmax()
         best[lost] = np.where(closest[lost] >= 0, task.codes[closest[lost]], most_frequent)
-    confidence = lp(task).max(axis=1)
-    arrived = task.propagated.max(axis=1)
+    confidence, arrived = _largest(lp(task)), _largest(task.propagated)
     vars(task).pop("propagated")  # as large as the probabilities, and needed no more
     # the name of its class reaches every point
     reached = task.graph.reached(task.given) if task.names is None else np.ones(len(new), dtype=bool)
     return PoolAnswer(
-        task, classes, probabilities, classes[best], reached, closest, arrived, confidence, method, reason
+        task, classes, to_numpy(probabilities), classes[best], reached, closest, arrived, confidence, method, reason
     )
+
+
+def _largest(distributions: Any) -> NdArray:
+    return to_numpy(namespace(distributions).max(distributions, axis=1))
 
 
 def _nearest(task: Task) -> NdArray:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.optimize import minimize
 
-from a2lp.arrays import softmax
+from a2lp.arrays import like, namespace, softmax
 from a2lp.pool.neighbours import NdArray
 
 
-def mix(models: NdArray, weights: NdArray) -> NdArray:
+def mix(models: Any, weights: NdArray) -> Any:
     """Distributions (n, c) from log-probabilities (n, q, c): their weighted sum, normalised."""
-    return np.asarray(softmax(np.einsum("nqc,q->nc", models, weights.astype(models.dtype))))
+    xp = namespace(models)
+    return softmax(xp.einsum("nqc,q->nc", models, like(weights, models, models.dtype)))
 
 
 def fit_weights(models: NdArray, codes: NdArray, start: NdArray) -> NdArray:

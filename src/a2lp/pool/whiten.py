@@ -69,7 +69,9 @@ class Whitening(NamedTuple):
         return out
 
 
-def neighbour_whitening(x: Any, n_neighbors: int = 5, ridge: float = 0.3, *, spanned: bool = True) -> Whitening:
+def neighbour_whitening(
+    x: Any, n_neighbors: int = 5, ridge: float = 0.3, *, spanned: bool = True, device: Any = None
+) -> Whitening:
     """Estimate a whitening from the points themselves.
 
     Parameters
@@ -84,6 +86,8 @@ def neighbour_whitening(x: Any, n_neighbors: int = 5, ridge: float = 0.3, *, spa
     spanned : bool
         Whether fewer points than dimensions get coordinates of the space that they span. Vectors of names lie outside
         of it.
+    device : torch.device, optional
+        Where points are compared.
     """
     x = check_points(x)
     require_whole("n_neighbors", n_neighbors, 1, "5 does well.")
@@ -98,17 +102,32 @@ def neighbour_whitening(x: Any, n_neighbors: int = 5, ridge: float = 0.3, *, spa
     basis = np.linalg.qr(points.T.astype(np.float64))[0] if reduced else np.eye(d)  # (d, r)
     if n < 2:
         return Whitening(mean, basis)
-    lists = search(points, min(int(n_neighbors), n - 1), pick_method("auto", n))
-    if reduced:
-        points = points @ basis.astype(points.dtype)
-    spread = sum(map_on_cores(lambda part: _products(points, lists.indices, part), chunks(n, _ROWS)))
-    values, vectors = np.linalg.eigh(np.asarray(spread) / (2 * lists.indices.size))
+    k = min(int(n_neighbors), n - 1)
+    within = points @ basis.astype(points.dtype) if reduced else points
+    spread = _differences(points, within, k) if device is None else _differences_on(device, points, within, k)
+    values, vectors = np.linalg.eigh(spread / (2 * n * k))
     values = np.maximum(values, 0)
     mean_value = values.sum() / d
     if mean_value == 0:  # all neighbours are equal: there is nothing to whiten
         return Whitening(mean, basis)
     matrix = (vectors / np.sqrt(values + ridge * mean_value)) @ vectors.T
     return Whitening(mean, basis @ matrix if reduced else matrix)
+
+
+def _differences(points: NdArray, within: NdArray, k: int) -> NdArray:
+    """The sum of the outer products of the differences between points and k neighbours, in coordinates ``within``."""
+    lists = search(points, k, pick_method("auto", len(points)))
+    parts = chunks(len(points), _ROWS)
+    return np.asarray(sum(map_on_cores(lambda part: _products(within, lists.indices, part), parts)))
+
+
+def _differences_on(device: Any, points: NdArray, within: NdArray, k: int) -> Any:
+    import torch
+
+    from a2lp.pool.device_graph import differences, search
+
+    found = search(torch.from_numpy(points).to(device), k)
+    return differences(torch.from_numpy(within).to(device), found.indices, _ROWS)
 
 
 def _products(points: NdArray, indices: NdArray, part: slice) -> NdArray:
