@@ -24,6 +24,7 @@ import difflib
 import json
 import shlex
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,17 @@ class MissingExtraError(A2LPError, ImportError):
 
     def __init__(self, what: str, package: str, extra: str) -> None:
         super().__init__(f"{what} needs {package}, which is not installed. Install it with: {install_command(extra)}")
+
+
+def import_extra(what: str, extra: str, package: str, *modules: str) -> Any:
+    """An optional package that ``what`` needs, with some of its modules imported."""
+    try:
+        found = import_module(package)
+        for module in modules:
+            import_module(f"{package}.{module}")
+    except ImportError as error:
+        raise MissingExtraError(what, package, extra) from error
+    return found
 
 
 def install_command(extra: str) -> str:

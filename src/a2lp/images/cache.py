@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from a2lp import npz
+from a2lp.arrays import NDArray
 from a2lp.errors import A2LPWarning, FeatureFileError, InputError
 from a2lp.files import reading, replacing, write_text, writing
-
-NDArray = np.ndarray[Any, Any]
 
 # A kill loses this much work and the current batch; with less, a large set would leave thousands of shards.
 SHARD_SECONDS = 2.0

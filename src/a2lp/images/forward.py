@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
+from a2lp.arrays import NDArray
 from a2lp.images.backbones.backbone import Backbone, Runner
 
-NDArray = np.ndarray[Any, Any]
 Rows = Sequence[int]
 Found = TypeVar("Found")
 

@@ -19,9 +19,11 @@ from typing import Any
 import numpy as np
 
 from a2lp._version import __version__
+from a2lp.arrays import NDArray
 from a2lp.checks import require_name, require_whole
 from a2lp.errors import ClusterError, CorruptImageError, InputError
-from a2lp.features.parts import PLAN, arrow, has_part, part_path, read_plan, skipped_images, write_part
+from a2lp.features.parquet_files import arrow
+from a2lp.features.parts import PLAN, has_part, part_path, read_plan, skipped_images, write_part
 from a2lp.files import exists, reading, replacing, write_text, writing
 from a2lp.images.backbones import Backbone, create
 from a2lp.images.datasets import ImageSet, Source, load
@@ -33,7 +35,6 @@ from a2lp.images.normalisation import Normalisation
 from a2lp.images.view import View
 from a2lp.scale import Cluster, check_seen
 
-NDArray = np.ndarray[Any, Any]
 Progress = Callable[[str, int, int], None]
 """Called with the step, the images done, and their total."""
 
@@ -283,7 +284,7 @@ def _kind(images: ImageSet) -> dict[str, Any]:
 
 
 def _write_listing(folder: Path, number: int, images: ImageSet, rows: NDArray) -> None:
-    pyarrow, parquet = arrow("parts")
+    pyarrow = arrow("parts")
     columns: dict[str, Any] = {"name": [images.files[row] for row in rows.tolist()], "row": rows}
     source, inner = _only(images) or (None, rows)
     if isinstance(source, Files):
@@ -295,7 +296,7 @@ def _write_listing(folder: Path, number: int, images: ImageSet, rows: NDArray) -
     if images.labels is not None:
         columns["label"] = images.labels[rows]
     with writing(folder), replacing(part_path(folder / "plan", number, ".parquet")) as temporary:
-        parquet.write_table(pyarrow.table(columns), temporary)
+        pyarrow.parquet.write_table(pyarrow.table(columns), temporary)
 
 
 def _listed(folder: Path, plan: dict[str, Any], number: int) -> tuple[ImageSet, NDArray | None]:
@@ -303,7 +304,7 @@ def _listed(folder: Path, plan: dict[str, Any], number: int) -> tuple[ImageSet, 
     path = part_path(folder / "plan", number, ".parquet")
     check_seen(path)
     with reading(path, "the list of a part's images (.parquet)"):
-        table = arrow("parts")[1].read_table(path)
+        table = arrow("parts").parquet.read_table(path)
         names = tuple(table["name"].to_pylist())
         labels = table["label"].to_numpy() if "label" in table.column_names else None
         if plan["kind"] == "rows":

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from a2lp.arrays import to_numpy
+from a2lp.arrays import NDArray, to_numpy
 from a2lp.checks import counted, listed, shown
 from a2lp.encoding import read_labels
 from a2lp.errors import A2LPWarning, InputError, ShapeError
@@ -23,8 +23,6 @@ from a2lp.labelling.sources import Embedding, Points, Progress, embed_points, fi
 from a2lp.pool.forecast import forecast
 from a2lp.pool.graph import PoolGraph
 from a2lp.pool.session import Pool
-
-NDArray = np.ndarray[Any, Any]
 
 _LARGE = 100_000  # points from which on it is told what they will take
 

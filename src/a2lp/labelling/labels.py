@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from a2lp.arrays import NDArray
 from a2lp.checks import listed, shown
 from a2lp.errors import A2LPWarning, InputError
 from a2lp.files import exists
@@ -25,7 +26,6 @@ from a2lp.labelling.sources import Points
 from a2lp.labelling.tables import EXPECTED, TABLES, Row, holds_labels, read_table
 from a2lp.pool.unseen import HOW
 
-NDArray = np.ndarray[Any, Any]
 Where = str | Path
 
 

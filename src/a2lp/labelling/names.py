@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from a2lp import npz
+from a2lp.arrays import NDArray
 from a2lp.checks import listed, shown
 from a2lp.errors import A2LPWarning, InputError, ShapeError
 from a2lp.features import FeatureSet, load
@@ -18,7 +19,6 @@ from a2lp.files import read_text
 from a2lp.labelling.labels import Task, check_classes, read_task
 from a2lp.labelling.sources import Embedding, Points
 
-NDArray = np.ndarray[Any, Any]
 Where = str | Path
 
 _BRING = (

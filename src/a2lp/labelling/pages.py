@@ -10,16 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from a2lp._version import __version__
-from a2lp.errors import CorruptImageError, MissingExtraError
+from a2lp.errors import CorruptImageError, import_extra
 
 
 def require_jinja2(what: str) -> Any:
     """The package, or an error that names its extra."""
-    try:
-        import jinja2
-    except ImportError as error:
-        raise MissingExtraError(what, "jinja2", "report") from error
-    return jinja2
+    return import_extra(what, "report", "jinja2")
 
 
 def render(template: str, **values: Any) -> str:

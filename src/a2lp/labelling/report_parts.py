@@ -21,8 +21,6 @@ from a2lp.labelling.tables import KEYS
 from a2lp.pool.confidence import Assessment
 from a2lp.pool.solve import PoolAnswer
 
-NDArray = np.ndarray[Any, Any]
-
 DOUBT = 0.8
 _CLASSES = 200  # of which points are shown; the table has all
 _EXAMPLES = 480  # points shown in all classes together

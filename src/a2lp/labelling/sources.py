@@ -12,10 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
+from a2lp.arrays import NDArray
 from a2lp.checks import listed, shown
 from a2lp.errors import InputError
 from a2lp.features import load
@@ -24,7 +22,6 @@ from a2lp.features.files import FORMATS
 from a2lp.features.parts import is_parts
 from a2lp.files import exists
 
-NDArray = np.ndarray[Any, Any]
 Progress = Callable[[str, int, int], None]
 """Called with the step, the amount done, and the total."""
 

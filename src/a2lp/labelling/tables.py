@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from a2lp.checks import listed, shown
-from a2lp.errors import A2LPError, InputError, MissingExtraError
+from a2lp.errors import A2LPError, InputError
+from a2lp.features.parquet_files import arrow
 from a2lp.features.parquet_footer import claimed_bytes
 from a2lp.files import TEXT_BYTES, check_file, exists, reading, replacing, writing
 from a2lp.npz import check_growth
@@ -231,12 +232,9 @@ def _read_csv(path: Path) -> tuple[Sequence[str], list[tuple[str, Sequence[Any]]
 
 
 def _read_parquet(path: Path) -> tuple[Sequence[str], list[tuple[str, Sequence[Any]]]]:
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtraError("reading .parquet files", "pyarrow", "label") from error
+    parquet = arrow("reading .parquet files").parquet
     used = {*KEYS, *LABELS, _GIVEN, _HOW}
-    with pyarrow.parquet.ParquetFile(path) as file:
+    with parquet.ParquetFile(path) as file:
         names = [name for name in file.schema_arrow.names if name.lower() in used]
         check_growth(claimed_bytes(path, set(names)), path.stat().st_size)
         columns = [column.to_pylist() for column in file.read(columns=names).columns]

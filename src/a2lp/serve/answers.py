@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from a2lp.arrays import NDArray
 from a2lp.pool.graph import PoolGraph
 from a2lp.pool.push import push
 
-NDArray = np.ndarray[Any, Any]
 NONE = 0xFFFF  # no class
 _FLOOR = 1e-3  # spread over the classes, as in ``a2lp.pool.methods``
 ALPHA = 0.8

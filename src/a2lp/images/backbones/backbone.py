@@ -6,12 +6,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from a2lp.arrays import NDArray
 from a2lp.images.normalisation import Triple
 from a2lp.images.view import View
-
-NDArray = np.ndarray[Any, Any]
 
 
 class Runner(ABC):

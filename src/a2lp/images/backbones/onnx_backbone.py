@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from a2lp.checks import listed, shown
-from a2lp.errors import InputError, MissingExtraError, WeightsFileError
+from a2lp.errors import InputError, WeightsFileError, import_extra
 from a2lp.files import reading, reason
 from a2lp.images.backbones.backbone import Backbone, NDArray, Runner
 from a2lp.images.backbones.onnx_file import external_weights
@@ -152,11 +152,7 @@ def onnx_backbone(
 
 
 def _onnxruntime() -> Any:
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise MissingExtraError("embedding images without torch", "onnxruntime", "images") from error
-    return onnxruntime
+    return import_extra("embedding images without torch", "images", "onnxruntime")
 
 
 def _read(path: Path) -> bytes:

@@ -11,17 +11,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from a2lp.arrays import NDArray
 from a2lp.checks import require_name, require_whole, shown
 from a2lp.errors import CorruptImageError, InputError, ShapeError
 from a2lp.images.datasets.decode import Pixels, resized
 from a2lp.images.datasets.sources import Source, selected
 from a2lp.images.view import View
 
-NDArray = np.ndarray[Any, Any]
 OnCorrupt = Literal["refuse", "skip"]
 
 _CHUNK = 600  # images to a thread at most: the tiles of one mosaic, so that threads seldom need the same one
