@@ -54,6 +54,17 @@ def require_name(kind: str, value: Any, known: Iterable[str]) -> None:
         raise UnknownNameError(kind, value, known)
 
 
+def require_distinct(what: str, names: Iterable[Any]) -> None:
+    """Raise InputError if two of some names of classes are the same."""
+    first: dict[Any, int] = {}
+    for i, name in enumerate(names):
+        if first.setdefault(name, i) != i:
+            raise InputError(
+                f"{what} has {shown(name)} at {first[name]} and at {i}; a class is named once. Average the vectors of "
+                "its names, or rename one."
+            )
+
+
 def require_flag(name: str, value: Any, remedy: str) -> None:
     """Raise InputError unless a parameter is True or False."""
     if not isinstance(value, bool | np.bool_):

@@ -25,6 +25,7 @@ import json
 import shlex
 from collections.abc import Iterable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +73,8 @@ class UnknownNameError(InputError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
-        near = difflib.get_close_matches(str(name)[:80], known, n=3, cutoff=0.5)
-        hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
         shown = repr(str(name)[:80]) if isinstance(name, str) else str(name)[:80]  # str: of NumPy's text and numbers
-        super().__init__(f"unknown {kind} {shown}. {hint}There are: {', '.join(known)}.")
+        super().__init__(f"unknown {kind} {shown}. {did_you_mean(name, known, 0.5)}There are: {', '.join(known)}.")
 
 
 class UnknownKeyError(InputError, KeyError):
@@ -116,7 +115,15 @@ class MissingExtraError(A2LPError, ImportError):
     """``what`` needs a package that is not installed and comes with an ``extra`` of a2lp."""
 
     def __init__(self, what: str, package: str, extra: str) -> None:
+        package = "pillow" if package == "PIL" else package
         super().__init__(f"{what} needs {package}, which is not installed. Install it with: {install_command(extra)}")
+
+
+def require_packages(what: str, extra: str, *packages: str) -> None:
+    """Refuse what needs packages of an extra that are not installed; called before modules that import them."""
+    for package in packages:
+        if find_spec(package) is None:
+            raise MissingExtraError(what, package, extra)
 
 
 def import_extra(what: str, extra: str, package: str, *modules: str) -> Any:
@@ -126,7 +133,7 @@ def import_extra(what: str, extra: str, package: str, *modules: str) -> Any:
         for module in modules:
             import_module(f"{package}.{module}")
     except ImportError as error:
-        raise MissingExtraError(what, package, extra) from error
+        raise MissingExtraError(what, (error.name or package).partition(".")[0], extra) from error
     return found
 
 
@@ -164,6 +171,12 @@ def _origin(extra: str) -> str:
     except (PackageNotFoundError, KeyError, TypeError, ValueError):  # not installed, or from an index
         pass
     return f"a2lp[{extra}]"
+
+
+def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """A question that names the nearest of the known names; empty if none is near."""
+    near = difflib.get_close_matches(str(name)[:80], list(known), cutoff=cutoff)
+    return f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
 
 
 class A2LPWarning(UserWarning):

@@ -31,8 +31,6 @@ from a2lp.images.datasets.decode import Pixels
 from a2lp.images.datasets.shards import Shards
 from a2lp.images.datasets.sources import Files, Rows
 from a2lp.images.embed import _recipe, embed_images
-from a2lp.images.normalisation import Normalisation
-from a2lp.images.view import View
 from a2lp.scale import Cluster, check_seen
 
 Progress = Callable[[str, int, int], None]
@@ -195,23 +193,13 @@ class _Watched:
 def _network(out: str) -> Backbone:
     """The network of a plan, with the same weights as where the plan was made."""
     plan = read_plan(Path(out))
-    network = _create(plan)
+    network = create(plan["backbone"], plan["weights"], view=plan["view"], normalisation=plan["normalise"])
     if json.loads(json.dumps(_recipe(network, plan["flip"]))) != plan["recipe"]:
         raise ClusterError(
             f"the network {plan['backbone']} is another on {socket.gethostname()} than in {out}: its weights, its view "
             "or the version of a package differ. Make them the same."
         )
     return network
-
-
-def _create(plan: dict[str, Any]) -> Backbone:
-    view, normalise = plan["view"], plan["normalise"]
-    return create(
-        plan["backbone"],
-        plan["weights"],
-        view=None if view is None else View.parse(view),
-        normalisation=None if normalise is None else Normalisation.parse(normalise),
-    )
 
 
 # ---- the plan -----------------------------------------------------------------------------------------------------
@@ -222,7 +210,7 @@ def _prepare(folder: Path, asked: dict[str, Any]) -> None:
     arrow("parts")  # before anything is computed
     if exists(folder) and not exists(folder / PLAN) and not _is_ours(folder):
         raise InputError(f"{folder} exists and holds no parts. Name a new folder, or one of an earlier run.")
-    network = _create(asked)
+    network = create(asked["backbone"], asked["weights"], view=asked["view"], normalisation=asked["normalise"])
     images = load(asked["source"], asked["split"], dataset=asked["dataset"])
     plan = asked | {
         "n_images": len(images),

@@ -33,7 +33,7 @@ def class_folders(folder: Path) -> list[tuple[Path, str]]:
         )
     images = {path: image_files(folder, path).images for path in classes}
     empty = [path.name for path, files in images.items() if not files]
-    predicted = _sorted_by_us(folder)
+    predicted = {place for place, given in sorted_places(folder).items() if given == "false"}
     if empty and not predicted:
         raise InputError(
             f"{folder}: there is no image of the class {listed(empty, 5)}. Put at least one into each class folder, or "
@@ -50,13 +50,13 @@ def class_folders(folder: Path) -> list[tuple[Path, str]]:
     return [(folder / file, name) for file, name in files if file not in predicted]
 
 
-def _sorted_by_us(folder: Path) -> set[str]:
-    """Places of images that ``a2lp classify`` has sorted into a folder by its own predictions."""
+def sorted_places(folder: Path) -> dict[str, str | None]:
+    """Where ``a2lp classify`` has put images in a folder, each with the table's ``given``."""
     if not exists(folder / SORTED_TABLE):
-        return set()
+        return {}
     text = read_text(folder / SORTED_TABLE, EXPECTED, InputError)
     rows = csv.DictReader(io.StringIO(text, newline=""))
-    return {unescaped(row.get("place") or "") for row in rows if row.get("given") == "false"}
+    return {unescaped(row.get("place") or ""): row.get("given") for row in rows}
 
 
 def by_content(paths: Sequence[Path], sizes: set[int]) -> dict[str, list[int]]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from a2lp import npz
 from a2lp.arrays import NDArray
-from a2lp.checks import listed, shown
+from a2lp.checks import listed, require_distinct, shown
 from a2lp.errors import A2LPWarning, InputError, ShapeError
 from a2lp.features import FeatureSet, load
 from a2lp.files import read_text
@@ -199,13 +199,7 @@ def _names(names: Any) -> tuple[Any, ...]:
     if isinstance(names, str | Path):
         return read_names(names)
     found = tuple(np.asarray(names).tolist())
-    first: dict[Any, int] = {}
-    for i, name in enumerate(found):
-        if first.setdefault(name, i) != i:
-            raise InputError(
-                f"classes has {shown(name)} at {first[name]} and at {i}; a class is named once. Average the vectors of "
-                "its names, or rename one."
-            )
+    require_distinct("classes", found)
     return found
 
 
