@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from a2lp.arrays import NDArray
 from a2lp.checks import listed, shown
 from a2lp.errors import InputError, WeightsFileError, import_extra
 from a2lp.files import reading, reason
-from a2lp.images.backbones.backbone import Backbone, NDArray, Runner
+from a2lp.images.backbones.backbone import Backbone, Runner
 from a2lp.images.backbones.onnx_file import external_weights
 from a2lp.images.normalisation import NAMED, Normalisation
 from a2lp.images.view import View

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from a2lp.arrays import NDArray
 from a2lp.checks import shown
 from a2lp.errors import InputError
 from a2lp.files import reason
-from a2lp.images.backbones.backbone import Backbone, NDArray, Runner
+from a2lp.images.backbones.backbone import Backbone, Runner
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
