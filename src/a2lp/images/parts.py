@@ -98,8 +98,7 @@ def embed_parts(
     network = {"backbone": backbone, "weights": None if weights is None else str(Path(weights).resolve())}
     network |= {"view": view, "normalise": normalise}
     where = {"source": str(Path(source).resolve()), "split": split, "dataset": dataset}
-    _prepare(folder, where | network | {"flip": flip, "on_corrupt": on_corrupt, "part_size": part_size})
-    plan = read_plan(folder)
+    plan = _prepare(folder, where | network | {"flip": flip, "on_corrupt": on_corrupt, "part_size": part_size})
     sizes = {n: min(part_size, plan["n_images"] - n * part_size) for n in range(plan["n_parts"])}
     missing = [number for number in sizes if not has_part(folder, number)]
     how = (device, batch_size, workers or 0)
@@ -205,8 +204,8 @@ def _network(out: str) -> Backbone:
 # ---- the plan -----------------------------------------------------------------------------------------------------
 
 
-def _prepare(folder: Path, asked: dict[str, Any]) -> None:
-    """Write the plan, or compare it with the one that is there."""
+def _prepare(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
+    """Write the plan, or compare it with the one that is there; either is returned."""
     arrow("parts")  # before anything is computed
     if exists(folder) and not exists(folder / PLAN) and not _is_ours(folder):
         raise InputError(f"{folder} exists and holds no parts. Name a new folder, or one of an earlier run.")
@@ -228,14 +227,14 @@ def _prepare(folder: Path, asked: dict[str, Any]) -> None:
                 f"{folder} holds parts of another run; it differs in {', '.join(changed)}. Name another folder, or "
                 "repeat the command that began it."
             )
-        return
+        return old
     with writing(folder):
         (folder / "plan").mkdir(parents=True, exist_ok=True)
     for number, rows in enumerate(_slices(len(images), asked["part_size"])):
         _write_listing(folder, number, images, rows)
     versions = {"a2lp": __version__, "python": platform.python_version(), "numpy": np.__version__}
-    kind = _kind(images)
-    write_text(folder / PLAN, json.dumps(plan | kind | {"versions": versions}, indent=1) + "\n")
+    write_text(folder / PLAN, json.dumps(plan | _kind(images) | {"versions": versions}, indent=1) + "\n")
+    return read_plan(folder)
 
 
 def _is_ours(folder: Path) -> bool:
