@@ -49,7 +49,7 @@ class A2LPError(Exception):
 
 
 def _restored(kind: type[A2LPError], args: tuple[Any, ...], attributes: dict[str, Any]) -> A2LPError:
-    """An error as it was in another process."""
+    """Rebuild an error that was raised in another process."""
     error = kind.__new__(kind, *args)
     error.args = args
     error.__dict__.update(attributes)
@@ -120,7 +120,7 @@ class MissingExtraError(A2LPError, ImportError):
 
 
 def require_packages(what: str, extra: str, *packages: str) -> None:
-    """Refuse what needs packages of an extra that are not installed; called before modules that import them."""
+    """Raise MissingExtraError if a package is not installed; called before importing modules that need it."""
     for package in packages:
         if find_spec(package) is None:
             raise MissingExtraError(what, package, extra)
@@ -138,9 +138,9 @@ def import_extra(what: str, extra: str, package: str, *modules: str) -> Any:
 
 
 def install_command(extra: str) -> str:
-    """The command that adds an extra to this installation: from where a2lp itself came.
+    """The command that adds an extra to this installation, from the same origin as a2lp itself.
 
-    That is the checkout it runs from, the folder, file or repository it was installed from, or the package index.
+    The origin is the checkout it runs from, the folder, file or repository it was installed from, or the index.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def install_command(extra: str) -> str:
 
 
 def _origin(extra: str) -> str:
-    """What pip is given; an installer writes direct_url.json where a package is not from an index (PEP 610)."""
+    """The requirement for pip; installers write direct_url.json for packages that are not from an index (PEP 610)."""
     from importlib.metadata import PackageNotFoundError, distribution  # here: they take 50 ms
     from urllib.parse import urlsplit
     from urllib.request import url2pathname
@@ -174,7 +174,7 @@ def _origin(extra: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """A question that names the nearest of the known names; empty if none is near."""
+    """A question that suggests the nearest known names; empty if none is near."""
     near = difflib.get_close_matches(str(name)[:80], list(known), cutoff=cutoff)
     return f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
 

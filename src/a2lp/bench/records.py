@@ -81,7 +81,7 @@ class Record:
 
     @property
     def on_cluster(self) -> bool:
-        """Whether workers of a cluster computed it; these share machines, so its seconds are no measure of speed."""
+        """Whether workers of a cluster computed it; they share machines, so its seconds do not measure speed."""
         return "workers" in self.hardware
 
     @property

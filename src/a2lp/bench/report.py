@@ -50,7 +50,7 @@ def render(**values: Any) -> str:
 
 
 def provenance(records: Sequence[Record]) -> dict[str, str]:
-    """When, by which software and on which machines some records were made, each distinct value once."""
+    """When, with which software and on which machines the records were made; each distinct value once."""
 
     def distinct(texts: Iterable[str]) -> str:
         return "; ".join(dict.fromkeys(texts))

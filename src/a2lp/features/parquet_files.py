@@ -29,7 +29,7 @@ def read_parquet(path: Path) -> Fields:
     source = _first_of(names, "file", "path", "id")
     dimensions = [vectors] if vectors else _dimensions(names)
     texts = [name for name in (label, source) if name]
-    # text stays dictionary-encoded, as most files have it: one long text for a million rows is in memory once
+    # text stays dictionary-encoded, as it is in most files: a long text that a million rows share is in memory once
     with pyarrow.parquet.ParquetFile(path, read_dictionary=texts) as file:
         check_growth(claimed_bytes(path, {*dimensions, *texts}), size)
         table = file.read(columns=[*dimensions, *texts])

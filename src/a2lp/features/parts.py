@@ -31,7 +31,7 @@ def is_parts(path: str | Path) -> bool:
 
 
 def part_path(folder: Path, number: int, suffix: str) -> Path:
-    """A file of a part."""
+    """The path of a file of a part."""
     return folder / f"part-{number:05d}{suffix}"
 
 
@@ -96,7 +96,7 @@ def read_parts(folder: Path) -> dict[str, Any]:
 
 
 def read_plan(folder: Path) -> dict[str, Any]:
-    """What a folder of parts is to hold."""
+    """The plan of a folder of parts, checked."""
     plan = read_json(folder / PLAN, "the plan of a folder of parts (JSON)")
     needed = {"n_parts": int, "dim": int, "source": str, "recipe": dict, "versions": dict, "classes": list | None}
     for name, kind in needed.items():

@@ -11,10 +11,10 @@ from a2lp.images.view import View
 
 __all__ = ["Normalisation", "View", "require_torch"]
 
-# checked once here, so that the modules inside may import it at their top
+# checked once here, so that the modules of this package can import it at the top
 require_packages("working with images", "images", "PIL")
 
 
 def require_torch(what: str) -> None:
-    """Refuse what needs torch where it is not installed; called before modules that import it at their top."""
+    """Raise MissingExtraError if torch is not installed; called before importing modules that need it."""
     require_packages(what, "torch-images", "torch", "safetensors")

@@ -59,7 +59,7 @@ def embed_parts(
     progress: Progress | None = None,
     cluster: Cluster | None = None,
 ) -> dict[str, str]:
-    """Embed images into a folder of parts; what is there of an earlier run is kept. The images skipped, and why.
+    """Embed images into a folder of parts, without those that are finished; return the images skipped, and why.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def embed_parts(
     backbone, weights, view, normalise, flip, on_corrupt, device, batch_size, workers
         As in ``backbones.create`` and ``embed_images``.
     part_size : int
-        Images of a part: what a kill loses at most, in each process.
+        Images of a part, which is the most that a killed process loses.
     progress : callable, optional
         See ``Progress``; a cluster has its own.
     cluster : Cluster, optional
@@ -125,7 +125,7 @@ def embed_parts(
 def make_part(
     out: str, number: int, device: str, batch_size: int, workers: int, *, progress: Progress | None = None
 ) -> None:
-    """Embed the images of a part and write it, unless it is there; by as many threads as there are cores if 0."""
+    """Embed the images of a part and write it, unless it is there; 0 ``workers`` are one for each core."""
     folder = Path(out)
     check_seen(folder / PLAN)
     if has_part(folder, number):
@@ -183,7 +183,7 @@ class _Watched:
         return self.digests[row]
 
     def reason(self, row: int) -> str | None:
-        """Why an image could not be read, or a copy of it, of which one alone is decoded; None if it could."""
+        """Why an image, or the copy of it that was decoded, could not be read; None if it could."""
         same = [other for other in self.failed if other == row or self.digests.get(other, "") == self.digests.get(row)]
         return self.failed[same[0]] if same else None
 
@@ -205,7 +205,7 @@ def _network(out: str) -> Backbone:
 
 
 def _prepare(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
-    """Write the plan, or compare it with the one that is there; either is returned."""
+    """Write the plan, or compare it with the one that is there; return it."""
     arrow("parts")  # before anything is computed
     if exists(folder) and not exists(folder / PLAN) and not _is_ours(folder):
         raise InputError(f"{folder} exists and holds no parts. Name a new folder, or one of an earlier run.")
@@ -238,7 +238,7 @@ def _prepare(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether a folder is empty, or has only what a run wrote that was killed before its plan was whole."""
+    """Whether a folder is empty, or holds only what a run wrote before it was killed, without a plan."""
     return folder.is_dir() and all(path.name == "plan" for path in folder.iterdir())
 
 

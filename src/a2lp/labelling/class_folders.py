@@ -1,4 +1,4 @@
-"""Examples in folders named by class: the user's own, and what is left of folders that a2lp has sorted."""
+"""Examples in folders named by class: the user's own, and folders that a2lp has sorted images into."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from a2lp.errors import A2LPWarning, InputError
 from a2lp.files import exists, read_text
 from a2lp.labelling.tables import EXPECTED, unescaped
 
-# folders of what is yet to be labelled, beside those of the classes
+# folders of images that have no label yet, beside those of the classes
 UNLABELLED = frozenset({"unlabelled", "unlabeled"})
 SORTED_TABLE = "labels.csv"  # in a folder that ``a2lp classify`` has sorted images into
 
@@ -51,7 +51,7 @@ def class_folders(folder: Path) -> list[tuple[Path, str]]:
 
 
 def sorted_places(folder: Path) -> dict[str, str | None]:
-    """Where ``a2lp classify`` has put images in a folder, each with the table's ``given``."""
+    """The paths under a folder where ``a2lp classify`` has put images, each with its ``given`` in the table."""
     if not exists(folder / SORTED_TABLE):
         return {}
     text = read_text(folder / SORTED_TABLE, EXPECTED, InputError)

@@ -1,7 +1,7 @@
 """Images in a folder for each class, by copy or by link, with a table of all labels beside them.
 
-The folder grows under a hidden name and is renamed at the end. A run that was killed leaves the hidden one, and the
-next continues with it.
+The folder is built under a hidden name and renamed at the end. A run that is killed leaves the hidden folder, and the
+next run continues with it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def write(
         _put(partial / file, path, link)
     table(result.with_column("place", files), partial / SORTED_TABLE)
     if out.exists():
-        shutil.rmtree(old, ignore_errors=True)  # of a run that was killed before it could
+        shutil.rmtree(old, ignore_errors=True)  # left by a run that was killed before it could remove it
         out.replace(old)
     partial.replace(out)
     shutil.rmtree(old, ignore_errors=True)
@@ -91,7 +91,7 @@ def _check_replaced(out: Path, force: bool) -> None:
 
 
 def _files(folder: Path) -> set[str]:
-    """Everything in a folder that is no folder, as paths under it; links are not followed."""
+    """All files under a folder, as relative paths; links are not followed."""
     found = set()
     for top, folders, files in os.walk(folder):
         links = [name for name in folders if Path(top, name).is_symlink()]

@@ -149,7 +149,7 @@ class Labelled:
 
     @property
     def checked(self) -> bool:
-        """Whether any label could check the predictions; the expected accuracy from names alone is a mere guess."""
+        """Whether any label could check the predictions; the expected accuracy from names alone is only a guess."""
         return bool(self.table["given"].any())
 
     @property

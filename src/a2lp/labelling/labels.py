@@ -36,7 +36,7 @@ class Task:
     Attributes
     ----------
     points : Points
-        Those of the source; after them, examples in class folders that are no images of the source.
+        Those of the source; after them, examples in class folders that are not images of the source.
     labels : array (n,) of object
         Class names; None where a point has no label.
     key : str
@@ -227,7 +227,7 @@ def _by_path(key: str, folder: Path, row_of: dict[str, int], real: dict[str, int
             return row
     if not re.match(r"([A-Za-z]:)?/", name):
         return None
-    parts = name.split("/")  # an absolute path from elsewhere: as much of its end as the source has
+    parts = name.split("/")  # an absolute path from another computer: the longest end of it that is a key
     return next((row_of[end] for i in range(1, len(parts)) if (end := "/".join(parts[i:])) in row_of), None)
 
 

@@ -128,7 +128,7 @@ def write_output(
     paths: Sequence[Path] | None = None,
     source: Path | None = None,
 ) -> None:
-    """Write labels in the format that the name of the output tells; see ``check_output``.
+    """Write labels in the format that the name of the output implies; see ``check_output``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Pages that stand alone: templates, and pictures inside of them."""
+"""Self-contained pages: templates, and the pictures in them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def inline(name: str) -> tuple[Any, str]:
 
 
 def thumbnail(path: Path, side: int) -> str:
-    """A small JPEG as a data: address; empty where the image cannot be read any more."""
+    """A small JPEG as a data URI; empty where the image can no longer be read."""
     from PIL import Image
 
     from a2lp.images.datasets.decode import decode

@@ -18,7 +18,7 @@ COLOURS, SHAPES = 8, 3  # more colours could not be told apart by everyone
 _ON_MAP = 5000
 _WHOLE = 100_000  # points up to which the whole graph is laid out, in half a minute of one core
 _CLOSE = 0.04  # points within about this distance make a place dense
-_MOST_OF_CLASS = 400  # points that the middle of a class is found from
+_MOST_OF_CLASS = 400  # points from which the densest place of a class is found
 
 
 class Map(NamedTuple):

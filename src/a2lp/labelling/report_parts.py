@@ -250,7 +250,7 @@ def _mistakes(view: View) -> list[Mistake]:
 
 
 def _novel(view: View, n: int) -> list[int]:
-    """Points from the most novel on, to choose a share to reject by: close steps first, wider ones later."""
+    """Points in order of novelty, by which a share to reject is chosen: small steps first, larger ones later."""
     new = np.flatnonzero(~view.given)
     if len(new) < _FEW_NEW:
         return []

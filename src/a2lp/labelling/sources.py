@@ -207,5 +207,5 @@ def _folder(root: Path) -> Points:
 
 
 def _lines(text: str) -> Sequence[str]:
-    """Paths one a line, or separated by NUL as ``find -print0`` writes them."""
+    """Paths, one per line, or separated by NUL as ``find -print0`` writes them."""
     return [line for line in (text.split("\0") if "\0" in text else text.splitlines()) if line.strip()]

@@ -23,7 +23,7 @@ TABLES = (".csv", ".tsv", ".parquet")
 EXPECTED = f"a table ({', '.join(TABLES)})"
 _GIVEN = "given"  # a column of the tables that ``a2lp classify`` writes: false for its predictions
 _HOW = "how"  # a column that tells how a point was chosen; see ``a2lp.pool.unseen``
-_FORMULA = re.compile(r"[=+\-@\t\r]")  # a spreadsheet may run cells that begin so
+_FORMULA = re.compile(r"[=+\-@\t\r]")  # a spreadsheet may run cells that begin with one of these
 
 
 class Row(NamedTuple):
@@ -106,7 +106,7 @@ def lines_to_fill_in(path: Path) -> set[str]:
 
 
 def append_rows(path: Path, key: str, rows: Sequence[tuple[str, str, str]], *, new: bool = False) -> None:
-    """Add lines with an empty label to a CSV file; nothing that is in it changes, but for missing columns.
+    """Add lines with an empty label to a CSV file; nothing in it changes, except that missing columns are added.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def _delimiter(text: str) -> tuple[str, int]:
     separator = re.match(r'"?sep=(.)"?\r?\n', text)
     if separator:
         return separator[1], separator.end()
-    # spreadsheets write semicolons in half of the world
+    # in many countries, spreadsheets write semicolons
     return max(",;\t", key=text.partition("\n")[0].count), 0
 
 

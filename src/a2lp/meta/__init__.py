@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from a2lp.errors import require_packages
 
-# checked once here, so that the modules inside may import these at their top
+# checked once here, so that the modules of this package can import these at the top
 require_packages("a method that is trained on base classes", "torch", "torch", "safetensors")

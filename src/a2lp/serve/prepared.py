@@ -1,4 +1,4 @@
-"""Points and their graph, computed once and kept in the project's cache as plain .npy files that processes map."""
+"""Points and their graph, computed once and kept in the project's cache as .npy files, which processes memory-map."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def prepare(spec: Spec, progress: Progress) -> Prepared:
 
 
 def load(spec: Spec) -> Prepared | None:
-    """What the cache holds; None if that is of something else."""
+    """What the cache holds; None if it belongs to another source."""
     try:
         about = read_json(spec.folder / _ABOUT, "the project's cache")
         if about["signature"] != spec.signature():

@@ -51,7 +51,7 @@ def serve(
     how : Embedding, optional
         For images.
     names : Path, optional
-        A text file with the names of the classes, one a line.
+        A text file with the names of the classes, one per line.
     project : Path, optional
         The project's folder; beside the source by default.
     port : int

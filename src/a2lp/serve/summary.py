@@ -20,7 +20,7 @@ from a2lp.serve.board import (
     Board,
 )
 
-_PACE = 3.0, 60.0  # seconds a label: until the user's own pace is known; and from which it was a pause
+_PACE = 3.0, 60.0  # seconds per label: before the user's own pace is known; and from which a gap was a pause
 
 
 def state(board: Board) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Networks from images to features, by name: ``create`` one to embed images, or a ``network`` of torch to train."""
+"""Networks from images to features, by name: ``create`` one to embed images, or a torch ``network`` to train."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OF_TORCH = {"Network": "base", "network": "networks", "load_weights": "checkpoi
 
 
 def __getattr__(name: str) -> Any:
-    """What needs torch is imported when it is asked for."""
+    """Import what needs torch on first use."""
     if name not in _OF_TORCH:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     require_torch(f"backbones.{name}")
@@ -49,7 +49,7 @@ def create(
         One of ``names()``.
     weights : str or Path, optional
         A file that ``load_weights`` reads. A file that ``save_weights`` wrote also restores options, view and
-        normalisation. Without a file, pretrained backbones take their own weights.
+        normalisation. Without a file, pretrained backbones use their own weights.
     view, normalisation : View, Normalisation or str, optional
         Replace the backbone's own; as text, in the form that ``View.parse`` and ``Normalisation.parse`` read.
     seed : int, optional

@@ -1,4 +1,4 @@
-"""The base class of networks."""
+"""The base classes of networks, and what their modules share."""
 
 from __future__ import annotations
 

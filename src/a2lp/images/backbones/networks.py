@@ -1,4 +1,4 @@
-"""Networks of torch, by name: a ``network`` to train, or one with weights to embed images."""
+"""Torch networks by name: a ``network`` to train, or one with weights to embed images."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def torch_backbone(
     normalisation: Normalisation | None = None,
     seed: int | None = None,
 ) -> TorchBackbone:
-    """A network of torch, ready to embed images; the parameters are those of ``create``.
+    """A torch network, ready to embed images; the parameters are those of ``create``.
 
     Examples
     --------

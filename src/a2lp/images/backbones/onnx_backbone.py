@@ -1,4 +1,4 @@
-"""Backbones in ONNX files, which onnxruntime runs on the CPU: the one that a2lp brings, and any file of a user."""
+"""Backbones in ONNX files, which onnxruntime runs on the CPU: the one that comes with a2lp, and a user's own."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class OnnxBackbone(Backbone):
     session : onnxruntime.InferenceSession
         It computes on the thread that calls it.
     output : str
-        The output that is taken, (n, dim), or (n, dim, h, w), which is averaged over positions.
+        The output that is used: (n, dim), or (n, dim, h, w), which is averaged over positions.
     channels_last, one_by_one : bool
         Whether the network takes (n, h, w, 3), and whether it takes one image at a time only.
     kind : type
@@ -174,11 +174,11 @@ def _session(content: bytes, path: str) -> tuple[Any, dict[str, str]]:
     options = ort.SessionOptions()
     # each worker calls it from a thread of its own, and stays on it
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # what fails is raised
+    options.log_severity_level = 4  # failures are raised, so they need not be logged
     try:
         session = ort.InferenceSession(content, options, providers=["CPUExecutionProvider"], enable_fallback=0)
         for each in (*session.get_inputs(), *session.get_outputs()):
-            str((each.name, each.type, each.shape))  # names need not be text
+            str((each.name, each.type, each.shape))  # fails where a name is not valid text
         return session, dict(session.get_modelmeta().custom_metadata_map)
     except Exception as error:  # of onnxruntime: many kinds without a common ancestor
         raise WeightsFileError(

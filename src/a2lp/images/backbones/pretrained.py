@@ -35,7 +35,7 @@ class EfficientNetLite0(Wrapped):
         """Generalised means over positions (Radenovic, Tolias and Chum, 2018) of activations from 0 to 6."""
         if self.pool_power == 1:
             return x.mean(dim=(2, 3))
-        # above 0, where a root has no slope
+        # above 0, where a root is not differentiable
         return x.clamp(min=1e-6).pow(self.pool_power).mean(dim=(2, 3)).pow(1 / self.pool_power)
 
 

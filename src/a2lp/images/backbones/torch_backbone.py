@@ -78,11 +78,11 @@ class TorchRunner(Runner):
             torch.empty(31 << 20, dtype=torch.uint8)
 
     def start_worker(self) -> None:
-        """Let this thread compute alone; torch then makes it the default of new threads, too."""
+        """Compute on this thread alone; torch then makes that the default of new threads, too."""
         torch.set_num_threads(1)
 
     def close(self) -> None:
-        """Give the process its threads back."""
+        """Restore the number of threads of the process."""
         if self.on_workers:
             torch.set_num_threads(self.threads)
 

@@ -111,7 +111,7 @@ class ImageSet:
         on_corrupt : {"refuse", "skip"}
             Whether an image that cannot be decoded raises ``CorruptImageError`` or is left out.
         skipped : dict, optional
-            Gets the rows that are left out, with the reasons.
+            Filled with the rows that are left out, and the reasons.
         progress : callable, optional
             Called with the number of images done and their total.
         """
@@ -157,7 +157,7 @@ class ImageSet:
 
 
 def check_memory(what: str, needed: int) -> None:
-    """Refuse a plan that needs more bytes than this process may still allocate, as far as the system reports them."""
+    """Raise InputError if more bytes are needed than this process may still allocate, as far as the system reports."""
     limits = []
     with contextlib.suppress(OSError):
         found = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
