@@ -54,6 +54,17 @@ def require_name(kind: str, value: Any, known: Iterable[str]) -> None:
         raise UnknownNameError(kind, value, known)
 
 
+def require_distinct(what: str, names: Iterable[Any]) -> None:
+    """Raise InputError if a class name occurs twice."""
+    first: dict[Any, int] = {}
+    for i, name in enumerate(names):
+        if first.setdefault(name, i) != i:
+            raise InputError(
+                f"{what} has {shown(name)} at {first[name]} and at {i}; a class is named once. Average the vectors of "
+                "its names, or rename one."
+            )
+
+
 def require_flag(name: str, value: Any, remedy: str) -> None:
     """Raise InputError unless a parameter is True or False."""
     if not isinstance(value, bool | np.bool_):
@@ -61,7 +72,7 @@ def require_flag(name: str, value: Any, remedy: str) -> None:
 
 
 def require_betas(name: str, value: Any) -> None:
-    """Raise InputError unless a parameter is the two decay rates of Adam."""
+    """Raise InputError unless a parameter holds the two decay rates of Adam."""
     remedy = "Adam's defaults are (0.9, 0.999)."
     if not (isinstance(value, tuple | list) and len(value) == 2):
         raise InputError(f"{name}={shown(value)} must be two numbers. {remedy}")
@@ -110,7 +121,7 @@ def check_fields(instance: Any) -> None:
     """Check all fields of a frozen dataclass; NumPy's scalars become plain numbers."""
     for name in (each.name for each in fields(instance)):
         value = getattr(instance, name)
-        if isinstance(value, np.generic):  # with float32 arrays they would make float64 ones
+        if isinstance(value, np.generic):  # with float32 arrays, a NumPy scalar would give float64 results
             value = value.item()
             object.__setattr__(instance, name, value)
         declared = (vars(kind).get("__dataclass_fields__", {}).get(name) for kind in type(instance).__mro__)

@@ -24,6 +24,8 @@ import difflib
 import json
 import shlex
 from collections.abc import Iterable
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +49,7 @@ class A2LPError(Exception):
 
 
 def _restored(kind: type[A2LPError], args: tuple[Any, ...], attributes: dict[str, Any]) -> A2LPError:
-    """An error as it was in another process."""
+    """Rebuild an error that was raised in another process."""
     error = kind.__new__(kind, *args)
     error.args = args
     error.__dict__.update(attributes)
@@ -71,10 +73,8 @@ class UnknownNameError(InputError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
-        near = difflib.get_close_matches(str(name)[:80], known, n=3, cutoff=0.5)
-        hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
         shown = repr(str(name)[:80]) if isinstance(name, str) else str(name)[:80]  # str: of NumPy's text and numbers
-        super().__init__(f"unknown {kind} {shown}. {hint}There are: {', '.join(known)}.")
+        super().__init__(f"unknown {kind} {shown}. {did_you_mean(name, known, 0.5)}There are: {', '.join(known)}.")
 
 
 class UnknownKeyError(InputError, KeyError):
@@ -115,13 +115,32 @@ class MissingExtraError(A2LPError, ImportError):
     """``what`` needs a package that is not installed and comes with an ``extra`` of a2lp."""
 
     def __init__(self, what: str, package: str, extra: str) -> None:
+        package = "pillow" if package == "PIL" else package
         super().__init__(f"{what} needs {package}, which is not installed. Install it with: {install_command(extra)}")
 
 
-def install_command(extra: str) -> str:
-    """The command that adds an extra to this installation: from where a2lp itself came.
+def require_packages(what: str, extra: str, *packages: str) -> None:
+    """Raise MissingExtraError if a package is not installed; called before importing modules that need it."""
+    for package in packages:
+        if find_spec(package) is None:
+            raise MissingExtraError(what, package, extra)
 
-    That is the checkout it runs from, the folder, file or repository it was installed from, or the package index.
+
+def import_extra(what: str, extra: str, package: str, *modules: str) -> Any:
+    """An optional package that ``what`` needs, with some of its modules imported."""
+    try:
+        found = import_module(package)
+        for module in modules:
+            import_module(f"{package}.{module}")
+    except ImportError as error:
+        raise MissingExtraError(what, (error.name or package).partition(".")[0], extra) from error
+    return found
+
+
+def install_command(extra: str) -> str:
+    """The command that adds an extra to this installation, from the same origin as a2lp itself.
+
+    The origin is the checkout it runs from, the folder, file or repository it was installed from, or the index.
 
     Examples
     --------
@@ -136,7 +155,7 @@ def install_command(extra: str) -> str:
 
 
 def _origin(extra: str) -> str:
-    """What pip is given; an installer writes direct_url.json where a package is not from an index (PEP 610)."""
+    """The requirement for pip; installers write direct_url.json for packages that are not from an index (PEP 610)."""
     from importlib.metadata import PackageNotFoundError, distribution  # here: they take 50 ms
     from urllib.parse import urlsplit
     from urllib.request import url2pathname
@@ -152,6 +171,12 @@ def _origin(extra: str) -> str:
     except (PackageNotFoundError, KeyError, TypeError, ValueError):  # not installed, or from an index
         pass
     return f"a2lp[{extra}]"
+
+
+def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """A question that suggests the nearest known names; empty if none is near."""
+    near = difflib.get_close_matches(str(name)[:80], list(known), cutoff=cutoff)
+    return f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
 
 
 class A2LPWarning(UserWarning):

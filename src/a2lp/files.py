@@ -35,7 +35,7 @@ def check_file(
 ) -> int:
     """Refuse a path that cannot be read as a file, without opening it; return the file's size in bytes.
 
-    Opening a pipe would wait for its writer for ever, and reading a device would never end. ``expected`` describes the
+    Opening a pipe would wait for its writer forever, and reading a device would never end. ``expected`` describes the
     file in messages, such as ``"a task list (.npz)"``, ``most`` is the largest size in bytes, and ``error`` is the
     class of the exception.
     """
@@ -89,7 +89,7 @@ def reading(
         raise
     # damaged files make parsers raise almost anything: zlib.error, struct.error, RecursionError, ...
     except Exception as failure:
-        # damaged archives make Python seek to places that no file has: an invalid argument
+        # a damaged archive can make Python seek to an offset that no file has: an invalid argument
         if isinstance(failure, OSError) and failure.strerror and failure.errno != errno.EINVAL:
             raise error(f"{path} cannot be read: {failure.strerror}. Check its permissions.") from failure
         raise error(
@@ -110,9 +110,9 @@ def read_text(path: str | Path, expected: str, error: type[A2LPError] = FeatureF
         return Path(path).read_bytes().decode("utf-8-sig")  # line ends as they are: they may be inside cells
 
 
-def read_json(path: str | Path, expected: str, error: type[A2LPError] = FeatureFileError) -> Any:
+def read_json(path: str | Path, expected: str) -> Any:
     """The content of a JSON file; see ``parse_json`` for its limits."""
-    with reading(path, expected, most=TEXT_BYTES, error=error):
+    with reading(path, expected, most=TEXT_BYTES):
         return parse_json(Path(path).read_bytes(), "the file")
 
 
@@ -222,7 +222,7 @@ def _remove_leftovers(path: Path) -> None:
     if os.name != "posix":  # elsewhere, asking whether a process is alive could end it
         return
     try:
-        names = os.listdir(path.parent)  # noqa: PTH208  iterdir makes a Path of each of maybe a million names
+        names = os.listdir(path.parent)  # noqa: PTH208  iterdir makes a Path for each name, maybe a million
     except OSError:
         return
     start = f".{path.name}."

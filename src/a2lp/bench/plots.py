@@ -12,7 +12,7 @@ from a2lp.bench.adaptation import TaskPicture
 from a2lp.bench.comparison_table import seconds_per_thousand
 from a2lp.bench.records import Record
 from a2lp.bench.statistics import Estimate, Ranking, paired_difference
-from a2lp.errors import MissingExtraError
+from a2lp.errors import import_extra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,12 +37,9 @@ GainSeries = tuple[str, Mapping[tuple[str, str], Estimate], str, bool]
 
 def svg(draw: Callable[..., Figure], *args: Any) -> str:
     """The SVG text of a figure, drawn by one of the functions below in the report's style."""
-    try:
-        import matplotlib as mpl
-    except ImportError as error:
-        raise MissingExtraError("the report", "matplotlib", "report") from error
+    matplotlib = import_extra("the report", "report", "matplotlib")
     text = io.StringIO()
-    with mpl.rc_context(STYLE):
+    with matplotlib.rc_context(STYLE):
         draw(*args).savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue()
 

@@ -81,7 +81,7 @@ class Record:
 
     @property
     def on_cluster(self) -> bool:
-        """Whether workers of a cluster computed it; these share machines, so its seconds are no measure of speed."""
+        """Whether workers of a cluster computed it; they share machines, so its seconds do not measure speed."""
         return "workers" in self.hardware
 
     @property
@@ -99,13 +99,7 @@ class Record:
     def from_json(cls, text: str | bytes) -> Record:
         """Read a record; InputError if the text is not a whole one."""
         data = parse_json(text, "a record")
-        later = {
-            "uniform",
-            "uses_base",
-            "uses_names",
-            "limit",
-            "failed",
-        }  # which records of earlier versions do not have
+        later = {"uniform", "uses_base", "uses_names", "limit", "failed"}  # not in records of earlier versions
         if not isinstance(data, dict) or not _KINDS.keys() - later <= data.keys():
             raise InputError("a field is missing")
         record = cls(**{name: data[name] for name in _KINDS if name in data})

@@ -13,7 +13,7 @@ from a2lp.bench.comparison_table import KINDS
 from a2lp.bench.records import Record, RecordStore
 from a2lp.bench.run import Progress, no_progress
 from a2lp.bench.standings import Standing, overall_ranking
-from a2lp.errors import MissingExtraError
+from a2lp.errors import import_extra
 from a2lp.files import write_text
 
 if TYPE_CHECKING:
@@ -43,17 +43,14 @@ class Figure(NamedTuple):
 
 def render(**values: Any) -> str:
     """A self-contained page from the template, filled with ``values``."""
-    try:
-        import jinja2
-    except ImportError as error:
-        raise MissingExtraError("the report", "jinja2", "report") from error
+    jinja2 = import_extra("the report", "report", "jinja2")
     text = (files("a2lp.bench") / "page.html.jinja").read_text(encoding="utf-8")
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(text).render(**values)
+    page: str = jinja2.Template(text, autoescape=True, trim_blocks=True, lstrip_blocks=True).render(**values)
+    return page
 
 
 def provenance(records: Sequence[Record]) -> dict[str, str]:
-    """When, by which software and on which machines some records were made, each distinct value once."""
+    """When, with which software and on which machines the records were made; each distinct value once."""
 
     def distinct(texts: Iterable[str]) -> str:
         return "; ".join(dict.fromkeys(texts))

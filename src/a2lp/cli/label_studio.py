@@ -7,23 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
+from a2lp.cli.options import option
 from a2lp.cli.pool_options import Labels, takes_images
+
+SOURCE_HELP = "The images that Label Studio's tasks are about, as a folder or a feature file."
+PROJECT_HELP = "Where labels are kept; by default SOURCE.a2lp beside the source."
 
 
 @takes_images
 def label_studio(
-    source: Annotated[
-        str,
-        typer.Argument(
-            help="The images that Label Studio's tasks are about, as a folder or a feature file.", metavar="SOURCE"
-        ),
-    ],
+    source: Annotated[str, typer.Argument(help=SOURCE_HELP, metavar="SOURCE")],
     labels: Labels = [],
-    project: Annotated[
-        Path | None,
-        typer.Option(help="Where labels are kept; by default SOURCE.a2lp beside the source.", metavar="DIR"),
-    ] = None,
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0: any that is free.")] = 9090,
+    project: Annotated[Path | None, option(PROJECT_HELP, "DIR")] = None,
+    port: Annotated[int, option("Port on 127.0.0.1; 0: any that is free.")] = 9090,
     *,
     how: Any,
 ) -> None:

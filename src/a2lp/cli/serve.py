@@ -7,30 +7,21 @@ from typing import Annotated, Any
 
 import typer
 
+from a2lp.cli.options import option
 from a2lp.cli.pool_options import Labels, takes_images
+
+SOURCE_HELP = "A folder of images or a feature file (.npz, .npy, .safetensors, .parquet); none: a demo with digits."
+PROJECT_HELP = "Where labels and thumbnails are kept; by default SOURCE.a2lp beside the source."
 
 
 @takes_images
 def serve(
-    source: Annotated[
-        str | None,
-        typer.Argument(
-            help="A folder of images or a feature file (.npz, .npy, .safetensors, .parquet); none: a demo with digits.",
-            metavar="SOURCE",
-        ),
-    ] = None,
+    source: Annotated[str | None, typer.Argument(help=SOURCE_HELP, metavar="SOURCE")] = None,
     labels: Labels = [],
-    names: Annotated[
-        Path | None, typer.Option(help="A text file with the names of the classes, one a line.", metavar="FILE")
-    ] = None,
-    project: Annotated[
-        Path | None,
-        typer.Option(
-            help="Where labels and thumbnails are kept; by default SOURCE.a2lp beside the source.", metavar="DIR"
-        ),
-    ] = None,
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0: any that is free.")] = 0,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+    names: Annotated[Path | None, option("A text file with the names of the classes, one a line.", "FILE")] = None,
+    project: Annotated[Path | None, option(PROJECT_HELP, "DIR")] = None,
+    port: Annotated[int, option("Port on 127.0.0.1; 0: any that is free.")] = 0,
+    no_browser: Annotated[bool, option("Only print the address.", None, "--no-browser")] = False,
     *,
     how: Any,
 ) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from a2lp.arrays import NDArray
 from a2lp.checks import listed
-from a2lp.errors import InputError, MissingExtraError
+from a2lp.errors import InputError, import_extra
 from a2lp.features.feature_set import FeatureSet
 from a2lp.features.numpy_files import Fields, classes_and_about
 from a2lp.features.parquet_footer import claimed_bytes
@@ -22,14 +22,14 @@ from a2lp.npz import check_growth
 
 def read_parquet(path: Path) -> Fields:
     """Read ``embedding``, ``features`` or f0, f1, ...; ``class_name`` or ``label``; ``file``, ``path`` or ``id``."""
-    pyarrow, size = _pyarrow("reading"), path.stat().st_size
+    pyarrow, size = arrow("reading .parquet files"), path.stat().st_size
     names = list(pyarrow.parquet.read_schema(path).names)
     vectors = _first_of(names, "embedding", "features")
     label = _first_of(names, "class_name", "label")
     source = _first_of(names, "file", "path", "id")
     dimensions = [vectors] if vectors else _dimensions(names)
     texts = [name for name in (label, source) if name]
-    # text stays dictionary-encoded, as most files have it: one long text for a million rows is in memory once
+    # text stays dictionary-encoded, as it is in most files: a long text that a million rows share is in memory once
     with pyarrow.parquet.ParquetFile(path, read_dictionary=texts) as file:
         check_growth(claimed_bytes(path, {*dimensions, *texts}), size)
         table = file.read(columns=[*dimensions, *texts])
@@ -45,7 +45,7 @@ def read_parquet(path: Path) -> Fields:
 
 def write_parquet(features: FeatureSet, path: Path) -> None:
     """Write ``embedding``, ``label`` (the class name where there is one) and ``file``."""
-    pyarrow = _pyarrow("writing")
+    pyarrow = arrow("writing .parquet files")
     flat, width = pyarrow.array(features.features.reshape(-1)), features.features.shape[1]
     columns = {"embedding": pyarrow.FixedSizeListArray.from_arrays(flat, width)}
     for name, values in (("label", features.label_values), ("file", features.files)):
@@ -102,7 +102,7 @@ def _values(column: Any) -> list[Any]:
 
 def _vectors(column: Any) -> NDArray:
     """A column of lists that have one length, as (N, d); of anything else, as (N,)."""
-    pyarrow = _pyarrow("reading")
+    pyarrow = arrow("reading .parquet files")
     kinds = pyarrow.types
     if not any(is_list(column.type) for is_list in (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list)):
         return np.asarray(column.to_numpy())
@@ -120,10 +120,6 @@ def _vectors(column: Any) -> NDArray:
     return np.concatenate(parts).reshape(len(lengths), int(lengths[0]))
 
 
-def _pyarrow(doing: str) -> Any:
-    try:
-        import pyarrow.compute
-        import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtraError(f"{doing} .parquet files", "pyarrow", "label") from error
-    return pyarrow
+def arrow(what: str) -> Any:
+    """The package ``pyarrow``, which ``what`` needs."""
+    return import_extra(what, "label", "pyarrow", "compute", "parquet")

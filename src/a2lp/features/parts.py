@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from a2lp import npz
-from a2lp.errors import FeatureFileError, InputError, MissingExtraError
+from a2lp.arrays import NDArray
+from a2lp.errors import FeatureFileError, InputError
+from a2lp.features.parquet_files import arrow
 from a2lp.files import exists, read_json, reading, replacing, writing
-
-NDArray = np.ndarray[Any, Any]
 
 PLAN = "plan.json"
 JOINED = "vectors.npy"
@@ -31,7 +31,7 @@ def is_parts(path: str | Path) -> bool:
 
 
 def part_path(folder: Path, number: int, suffix: str) -> Path:
-    """A file of a part."""
+    """The path of a file of a part."""
     return folder / f"part-{number:05d}{suffix}"
 
 
@@ -50,19 +50,19 @@ def write_part(
     skipped: Mapping[str, str],
 ) -> None:
     """Write a part, its table last."""
-    pyarrow, parquet = arrow("parts")
+    pyarrow = arrow("parts")
     with writing(folder), replacing(part_path(folder, number, ".npy")) as temporary, temporary.open("wb") as file:
         np.save(file, vectors.astype(np.float16, copy=False), allow_pickle=False)
     columns: dict[str, Any] = {"name": list(names), "sha256": list(digests)}
     columns |= {} if labels is None else {"label": pyarrow.array(labels, pyarrow.int64())}
     table = pyarrow.table(columns).replace_schema_metadata({"skipped": json.dumps(dict(skipped))})
     with writing(folder), replacing(part_path(folder, number, ".parquet")) as temporary:
-        parquet.write_table(table, temporary)
+        pyarrow.parquet.write_table(table, temporary)
 
 
 def skipped_images(folder: Path) -> dict[str, str]:
     """The images of finished parts that could not be read, and why."""
-    _, parquet = arrow("parts")
+    parquet = arrow("parts").parquet
     found: dict[str, str] = {}
     for path in sorted(folder.glob("part-*.parquet")):
         with reading(path, _TABLE):
@@ -72,7 +72,7 @@ def skipped_images(folder: Path) -> dict[str, str]:
 
 def read_parts(folder: Path) -> dict[str, Any]:
     """The arguments of a FeatureSet. Vectors of several parts are joined once, on disk, and memory-mapped."""
-    _, parquet = arrow("parts")
+    parquet = arrow("parts").parquet
     plan = read_plan(folder)
     missing = [number for number in range(plan["n_parts"]) if not has_part(folder, number)]
     if missing:
@@ -96,7 +96,7 @@ def read_parts(folder: Path) -> dict[str, Any]:
 
 
 def read_plan(folder: Path) -> dict[str, Any]:
-    """What a folder of parts is to hold."""
+    """The plan of a folder of parts, checked."""
     plan = read_json(folder / PLAN, "the plan of a folder of parts (JSON)")
     needed = {"n_parts": int, "dim": int, "source": str, "recipe": dict, "versions": dict, "classes": list | None}
     for name, kind in needed.items():
@@ -127,13 +127,3 @@ def _vectors(folder: Path, plan: Mapping[str, Any], n: int) -> NDArray:
     if vectors.shape != (n, plan["dim"]):
         raise FeatureFileError(f"{joined} has shape {vectors.shape}; expected ({n}, {plan['dim']}). Delete it.")
     return vectors
-
-
-def arrow(what: str) -> tuple[Any, Any]:
-    """The packages ``pyarrow`` and ``pyarrow.parquet``."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtraError(what, "pyarrow", "label") from error
-    return pyarrow, pyarrow.parquet

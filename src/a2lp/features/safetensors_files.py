@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from a2lp.checks import listed
-from a2lp.errors import InputError, MissingExtraError
+from a2lp.errors import InputError, import_extra
 from a2lp.features.feature_set import FeatureSet
 from a2lp.features.numpy_files import Fields
 from a2lp.files import parse_json, replacing
@@ -47,8 +47,4 @@ def write_safetensors(features: FeatureSet, path: Path) -> None:
 
 
 def _safetensors(doing: str) -> Any:
-    try:
-        import safetensors.numpy
-    except ImportError as error:
-        raise MissingExtraError(f"{doing} .safetensors files", "safetensors", "label") from error
-    return safetensors
+    return import_extra(f"{doing} .safetensors files", "label", "safetensors", "numpy")

@@ -5,21 +5,16 @@ All of it needs the extra ``images``; networks of torch, and training, need ``to
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
-from a2lp.errors import MissingExtraError
+from a2lp.errors import require_packages
 from a2lp.images.normalisation import Normalisation
 from a2lp.images.view import View
 
 __all__ = ["Normalisation", "View", "require_torch"]
 
-# checked once here, so that the modules inside may import it at their top
-if find_spec("PIL") is None:
-    raise MissingExtraError("working with images", "pillow", "images")
+# checked once here, so that the modules of this package can import it at the top
+require_packages("working with images", "images", "PIL")
 
 
 def require_torch(what: str) -> None:
-    """Refuse what needs torch where it is not installed; called before modules that import it at their top."""
-    for package in ("torch", "safetensors"):
-        if find_spec(package) is None:
-            raise MissingExtraError(what, package, "torch-images")
+    """Raise MissingExtraError if torch is not installed; called before importing modules that need it."""
+    require_packages(what, "torch-images", "torch", "safetensors")

@@ -1,7 +1,7 @@
 """A cache of vectors on disk: a folder for each recipe (backbone, weights, view, ...), with shards of vectors inside.
 
-Shards are renamed into place and never changed, so a kill leaves complete shards only, and several programs may write
-at once. Any part of the cache may be deleted at any time: its vectors are then computed again.
+Shards are renamed into place and never changed, so a killed process leaves complete shards only, and several programs
+may write at once. Any part of the cache may be deleted at any time: its vectors are then computed again.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from a2lp import npz
+from a2lp.arrays import NDArray
 from a2lp.errors import A2LPWarning, FeatureFileError, InputError
 from a2lp.files import reading, replacing, write_text, writing
-
-NDArray = np.ndarray[Any, Any]
 
 # A kill loses this much work and the current batch; with less, a large set would leave thousands of shards.
 SHARD_SECONDS = 2.0
@@ -31,7 +30,7 @@ _REMEDY = "Choose another folder for embedded images with --cache DIR or the env
 class FeatureCache:
     """The vectors of one recipe, ``dim`` numbers each, in a folder of ``root/features``.
 
-    ``recipe`` is everything beside the image that determines a vector, as JSON can hold it.
+    ``recipe`` is everything except the image that determines a vector, in JSON values.
     """
 
     def __init__(self, root: Path, recipe: Mapping[str, Any], dim: int) -> None:

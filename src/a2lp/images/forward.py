@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
+from a2lp.arrays import NDArray
 from a2lp.images.backbones.backbone import Backbone, Runner
 
-NDArray = np.ndarray[Any, Any]
 Rows = Sequence[int]
 Found = TypeVar("Found")
 
@@ -25,7 +25,7 @@ class Read(Protocol):
     """Gives the pixels of some rows, uint8 (n, h, w, 3), and the rows without those that were skipped (n,)."""
 
     def __call__(self, rows: Rows, /, *, workers: int) -> tuple[NDArray, NDArray]:
-        """Read with so many threads."""
+        """Read with this number of threads."""
 
 
 def embed_rows(
@@ -88,7 +88,7 @@ def _in_order(
     ahead: int,
     initializer: Callable[[], None] | None = None,
 ) -> Iterator[Found]:
-    """``map(function, parts)`` by some threads, at most so many parts ahead of the caller."""
+    """``map(function, parts)`` in threads, at most ``ahead`` parts before the caller."""
     pool = ThreadPoolExecutor(workers, initializer=initializer)
     waiting: deque[Future[Found]] = deque()
     try:

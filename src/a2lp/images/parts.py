@@ -19,9 +19,11 @@ from typing import Any
 import numpy as np
 
 from a2lp._version import __version__
+from a2lp.arrays import NDArray
 from a2lp.checks import require_name, require_whole
 from a2lp.errors import ClusterError, CorruptImageError, InputError
-from a2lp.features.parts import PLAN, arrow, has_part, part_path, read_plan, skipped_images, write_part
+from a2lp.features.parquet_files import arrow
+from a2lp.features.parts import PLAN, has_part, part_path, read_plan, skipped_images, write_part
 from a2lp.files import exists, reading, replacing, write_text, writing
 from a2lp.images.backbones import Backbone, create
 from a2lp.images.datasets import ImageSet, Source, load
@@ -29,11 +31,8 @@ from a2lp.images.datasets.decode import Pixels
 from a2lp.images.datasets.shards import Shards
 from a2lp.images.datasets.sources import Files, Rows
 from a2lp.images.embed import _recipe, embed_images
-from a2lp.images.normalisation import Normalisation
-from a2lp.images.view import View
 from a2lp.scale import Cluster, check_seen
 
-NDArray = np.ndarray[Any, Any]
 Progress = Callable[[str, int, int], None]
 """Called with the step, the images done, and their total."""
 
@@ -60,7 +59,7 @@ def embed_parts(
     progress: Progress | None = None,
     cluster: Cluster | None = None,
 ) -> dict[str, str]:
-    """Embed images into a folder of parts; what is there of an earlier run is kept. The images skipped, and why.
+    """Embed images into a folder of parts, without those that are finished; return the images skipped, and why.
 
     Parameters
     ----------
@@ -71,7 +70,7 @@ def embed_parts(
     backbone, weights, view, normalise, flip, on_corrupt, device, batch_size, workers
         As in ``backbones.create`` and ``embed_images``.
     part_size : int
-        Images of a part: what a kill loses at most, in each process.
+        Images of a part, which is the most that a killed process loses.
     progress : callable, optional
         See ``Progress``; a cluster has its own.
     cluster : Cluster, optional
@@ -99,8 +98,7 @@ def embed_parts(
     network = {"backbone": backbone, "weights": None if weights is None else str(Path(weights).resolve())}
     network |= {"view": view, "normalise": normalise}
     where = {"source": str(Path(source).resolve()), "split": split, "dataset": dataset}
-    _prepare(folder, where | network | {"flip": flip, "on_corrupt": on_corrupt, "part_size": part_size})
-    plan = read_plan(folder)
+    plan = _prepare(folder, where | network | {"flip": flip, "on_corrupt": on_corrupt, "part_size": part_size})
     sizes = {n: min(part_size, plan["n_images"] - n * part_size) for n in range(plan["n_parts"])}
     missing = [number for number in sizes if not has_part(folder, number)]
     how = (device, batch_size, workers or 0)
@@ -127,7 +125,7 @@ def embed_parts(
 def make_part(
     out: str, number: int, device: str, batch_size: int, workers: int, *, progress: Progress | None = None
 ) -> None:
-    """Embed the images of a part and write it, unless it is there; by as many threads as there are cores if 0."""
+    """Embed the images of a part and write it, unless it is there; 0 ``workers`` are one for each core."""
     folder = Path(out)
     check_seen(folder / PLAN)
     if has_part(folder, number):
@@ -185,7 +183,7 @@ class _Watched:
         return self.digests[row]
 
     def reason(self, row: int) -> str | None:
-        """Why an image could not be read, or a copy of it, of which one alone is decoded; None if it could."""
+        """Why an image, or the copy of it that was decoded, could not be read; None if it could."""
         same = [other for other in self.failed if other == row or self.digests.get(other, "") == self.digests.get(row)]
         return self.failed[same[0]] if same else None
 
@@ -194,7 +192,7 @@ class _Watched:
 def _network(out: str) -> Backbone:
     """The network of a plan, with the same weights as where the plan was made."""
     plan = read_plan(Path(out))
-    network = _create(plan)
+    network = create(plan["backbone"], plan["weights"], view=plan["view"], normalisation=plan["normalise"])
     if json.loads(json.dumps(_recipe(network, plan["flip"]))) != plan["recipe"]:
         raise ClusterError(
             f"the network {plan['backbone']} is another on {socket.gethostname()} than in {out}: its weights, its view "
@@ -203,25 +201,15 @@ def _network(out: str) -> Backbone:
     return network
 
 
-def _create(plan: dict[str, Any]) -> Backbone:
-    view, normalise = plan["view"], plan["normalise"]
-    return create(
-        plan["backbone"],
-        plan["weights"],
-        view=None if view is None else View.parse(view),
-        normalisation=None if normalise is None else Normalisation.parse(normalise),
-    )
-
-
 # ---- the plan -----------------------------------------------------------------------------------------------------
 
 
-def _prepare(folder: Path, asked: dict[str, Any]) -> None:
-    """Write the plan, or compare it with the one that is there."""
+def _prepare(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
+    """Write the plan, or compare it with the one that is there; return it."""
     arrow("parts")  # before anything is computed
     if exists(folder) and not exists(folder / PLAN) and not _is_ours(folder):
         raise InputError(f"{folder} exists and holds no parts. Name a new folder, or one of an earlier run.")
-    network = _create(asked)
+    network = create(asked["backbone"], asked["weights"], view=asked["view"], normalisation=asked["normalise"])
     images = load(asked["source"], asked["split"], dataset=asked["dataset"])
     plan = asked | {
         "n_images": len(images),
@@ -239,18 +227,18 @@ def _prepare(folder: Path, asked: dict[str, Any]) -> None:
                 f"{folder} holds parts of another run; it differs in {', '.join(changed)}. Name another folder, or "
                 "repeat the command that began it."
             )
-        return
+        return old
     with writing(folder):
         (folder / "plan").mkdir(parents=True, exist_ok=True)
     for number, rows in enumerate(_slices(len(images), asked["part_size"])):
         _write_listing(folder, number, images, rows)
     versions = {"a2lp": __version__, "python": platform.python_version(), "numpy": np.__version__}
-    kind = _kind(images)
-    write_text(folder / PLAN, json.dumps(plan | kind | {"versions": versions}, indent=1) + "\n")
+    write_text(folder / PLAN, json.dumps(plan | _kind(images) | {"versions": versions}, indent=1) + "\n")
+    return read_plan(folder)
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether a folder is empty, or has only what a run wrote that was killed before its plan was whole."""
+    """Whether a folder is empty, or holds only what a run wrote before it was killed, without a plan."""
     return folder.is_dir() and all(path.name == "plan" for path in folder.iterdir())
 
 
@@ -283,7 +271,7 @@ def _kind(images: ImageSet) -> dict[str, Any]:
 
 
 def _write_listing(folder: Path, number: int, images: ImageSet, rows: NDArray) -> None:
-    pyarrow, parquet = arrow("parts")
+    pyarrow = arrow("parts")
     columns: dict[str, Any] = {"name": [images.files[row] for row in rows.tolist()], "row": rows}
     source, inner = _only(images) or (None, rows)
     if isinstance(source, Files):
@@ -295,7 +283,7 @@ def _write_listing(folder: Path, number: int, images: ImageSet, rows: NDArray) -
     if images.labels is not None:
         columns["label"] = images.labels[rows]
     with writing(folder), replacing(part_path(folder / "plan", number, ".parquet")) as temporary:
-        parquet.write_table(pyarrow.table(columns), temporary)
+        pyarrow.parquet.write_table(pyarrow.table(columns), temporary)
 
 
 def _listed(folder: Path, plan: dict[str, Any], number: int) -> tuple[ImageSet, NDArray | None]:
@@ -303,7 +291,7 @@ def _listed(folder: Path, plan: dict[str, Any], number: int) -> tuple[ImageSet, 
     path = part_path(folder / "plan", number, ".parquet")
     check_seen(path)
     with reading(path, "the list of a part's images (.parquet)"):
-        table = arrow("parts")[1].read_table(path)
+        table = arrow("parts").parquet.read_table(path)
         names = tuple(table["name"].to_pylist())
         labels = table["label"].to_numpy() if "label" in table.column_names else None
         if plan["kind"] == "rows":

@@ -1,4 +1,4 @@
-"""Examples in folders named by class: the user's own, and what is left of folders that a2lp has sorted."""
+"""Examples in folders named by class: the user's own, and folders that a2lp has sorted images into."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from a2lp.errors import A2LPWarning, InputError
 from a2lp.files import exists, read_text
 from a2lp.labelling.tables import EXPECTED, unescaped
 
-# folders of what is yet to be labelled, beside those of the classes
+# folders of images that have no label yet, beside those of the classes
 UNLABELLED = frozenset({"unlabelled", "unlabeled"})
 SORTED_TABLE = "labels.csv"  # in a folder that ``a2lp classify`` has sorted images into
 
@@ -33,7 +33,7 @@ def class_folders(folder: Path) -> list[tuple[Path, str]]:
         )
     images = {path: image_files(folder, path).images for path in classes}
     empty = [path.name for path, files in images.items() if not files]
-    predicted = _sorted_by_us(folder)
+    predicted = {place for place, given in sorted_places(folder).items() if given == "false"}
     if empty and not predicted:
         raise InputError(
             f"{folder}: there is no image of the class {listed(empty, 5)}. Put at least one into each class folder, or "
@@ -50,13 +50,13 @@ def class_folders(folder: Path) -> list[tuple[Path, str]]:
     return [(folder / file, name) for file, name in files if file not in predicted]
 
 
-def _sorted_by_us(folder: Path) -> set[str]:
-    """Places of images that ``a2lp classify`` has sorted into a folder by its own predictions."""
+def sorted_places(folder: Path) -> dict[str, str | None]:
+    """The paths under a folder where ``a2lp classify`` has put images, each with its ``given`` in the table."""
     if not exists(folder / SORTED_TABLE):
-        return set()
+        return {}
     text = read_text(folder / SORTED_TABLE, EXPECTED, InputError)
     rows = csv.DictReader(io.StringIO(text, newline=""))
-    return {unescaped(row.get("place") or "") for row in rows if row.get("given") == "false"}
+    return {unescaped(row.get("place") or ""): row.get("given") for row in rows}
 
 
 def by_content(paths: Sequence[Path], sizes: set[int]) -> dict[str, list[int]]:

@@ -1,13 +1,11 @@
 """Images in a folder for each class, by copy or by link, with a table of all labels beside them.
 
-The folder grows under a hidden name and is renamed at the end. A run that was killed leaves the hidden one, and the
-next continues with it.
+The folder is built under a hidden name and renamed at the end. A run that is killed leaves the hidden folder, and the
+next run continues with it.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -16,9 +14,8 @@ from typing import TYPE_CHECKING
 
 from a2lp.checks import listed, shown
 from a2lp.errors import InputError
-from a2lp.files import check_target, exists, read_text, writing
-from a2lp.labelling.class_folders import SORTED_TABLE
-from a2lp.labelling.tables import EXPECTED, unescaped
+from a2lp.files import check_target, exists, writing
+from a2lp.labelling.class_folders import SORTED_TABLE, sorted_places
 
 if TYPE_CHECKING:
     from a2lp.labelling.labelled import Labelled
@@ -72,7 +69,7 @@ def write(
         _put(partial / file, path, link)
     table(result.with_column("place", files), partial / SORTED_TABLE)
     if out.exists():
-        shutil.rmtree(old, ignore_errors=True)  # of a run that was killed before it could
+        shutil.rmtree(old, ignore_errors=True)  # left by a run that was killed before it could remove it
         out.replace(old)
     partial.replace(out)
     shutil.rmtree(old, ignore_errors=True)
@@ -85,11 +82,7 @@ def _check_replaced(out: Path, force: bool) -> None:
         raise InputError(f"{out} exists already. Choose another name, or replace it with --force.")
     if not out.is_dir():
         raise InputError(f"{out} is a file; expected a folder to write. Choose another name.")
-    written = {SORTED_TABLE}
-    if exists(out / SORTED_TABLE):
-        text = read_text(out / SORTED_TABLE, EXPECTED, InputError)
-        written |= {unescaped(row.get("place") or "") for row in csv.DictReader(io.StringIO(text, newline=""))}
-    others = sorted(_files(out) - written)
+    others = sorted(_files(out) - {SORTED_TABLE, *sorted_places(out)})
     if others:
         raise InputError(
             f"{out} holds files that a2lp did not put there, or that were moved since: {listed(others, 5)}. It is not "
@@ -98,7 +91,7 @@ def _check_replaced(out: Path, force: bool) -> None:
 
 
 def _files(folder: Path) -> set[str]:
-    """Everything in a folder that is no folder, as paths under it; links are not followed."""
+    """All files under a folder, as relative paths; links are not followed."""
     found = set()
     for top, folders, files in os.walk(folder):
         links = [name for name in folders if Path(top, name).is_symlink()]

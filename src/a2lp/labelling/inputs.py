@@ -1,4 +1,4 @@
-"""The arguments of ``a2lp.label`` and ``a2lp.suggest``: points and labels in all the forms that people have them."""
+"""The arguments of ``a2lp.label`` and ``a2lp.suggest``: points and labels in all the forms that people use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from a2lp.arrays import to_numpy
+from a2lp.arrays import NDArray, to_numpy
 from a2lp.checks import counted, listed, shown
 from a2lp.encoding import read_labels
 from a2lp.errors import A2LPWarning, InputError, ShapeError
@@ -24,9 +24,7 @@ from a2lp.pool.forecast import forecast
 from a2lp.pool.graph import PoolGraph
 from a2lp.pool.session import Pool
 
-NDArray = np.ndarray[Any, Any]
-
-_LARGE = 100_000  # points from which on it is told what they will take
+_LARGE = 100_000  # points from which a forecast of memory and time is shown
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -74,7 +72,7 @@ class Inputs:
 
 
 def _forecast(x: Any) -> str:
-    """What a large pool will take, in brackets."""
+    """The memory and time that a large pool will take, in brackets."""
     shape: tuple[int, ...] = getattr(x, "shape", ())
     return f" ({forecast(shape[0], shape[1])})" if len(shape) == 2 and shape[0] >= _LARGE else ""
 
@@ -119,7 +117,7 @@ def embed_task(
 ) -> Task:
     """The task with vectors, without the images that were skipped.
 
-    It is refused if a class is lost with them, and, with ``need_choice``, if fewer than two are left; ``named`` classes
+    InputError if a class is lost with them, and, with ``need_choice``, if fewer than two are left; ``named`` classes
     need no labels.
     """
     embedded = task.with_points(embed_points(task.points, how, progress))

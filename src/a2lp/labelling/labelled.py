@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from a2lp.arrays import NDArray
 from a2lp.checks import shown
-from a2lp.errors import MissingExtraError, UnknownKeyError
+from a2lp.errors import UnknownKeyError, import_extra
 from a2lp.labelling.notebook import Line, html_table
 from a2lp.pool.confidence import Assessment, Estimate
 from a2lp.pool.session import Pool
@@ -20,7 +21,6 @@ from a2lp.pool.solve import PoolAnswer
 if TYPE_CHECKING:
     from a2lp.labelling.suggested import Suggested
 
-NDArray = np.ndarray[Any, Any]
 
 _IN_NOTEBOOK = 10  # points shown
 
@@ -149,7 +149,7 @@ class Labelled:
 
     @property
     def checked(self) -> bool:
-        """Whether any label could check the predictions; the expected accuracy from names alone is a mere guess."""
+        """Whether any label could check the predictions; the expected accuracy from names alone is only a guess."""
         return bool(self.table["given"].any())
 
     @property
@@ -226,8 +226,4 @@ class Labelled:
 
 def data_frame(table: dict[str, Any], key: str) -> Any:
     """A pandas data frame of columns, one of which becomes the index."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise MissingExtraError("a data frame", "pandas", "pandas") from error
-    return pandas.DataFrame(table).set_index(key)
+    return import_extra("a data frame", "pandas", "pandas").DataFrame(table).set_index(key)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from a2lp.arrays import NDArray
 from a2lp.checks import listed, shown
 from a2lp.errors import A2LPWarning, InputError
 from a2lp.files import exists
@@ -25,7 +26,6 @@ from a2lp.labelling.sources import Points
 from a2lp.labelling.tables import EXPECTED, TABLES, Row, holds_labels, read_table
 from a2lp.pool.unseen import HOW
 
-NDArray = np.ndarray[Any, Any]
 Where = str | Path
 
 
@@ -36,7 +36,7 @@ class Task:
     Attributes
     ----------
     points : Points
-        Those of the source; after them, examples in class folders that are no images of the source.
+        Those of the source; after them, examples in class folders that are not images of the source.
     labels : array (n,) of object
         Class names; None where a point has no label.
     key : str
@@ -227,7 +227,7 @@ def _by_path(key: str, folder: Path, row_of: dict[str, int], real: dict[str, int
             return row
     if not re.match(r"([A-Za-z]:)?/", name):
         return None
-    parts = name.split("/")  # an absolute path from elsewhere: as much of its end as the source has
+    parts = name.split("/")  # an absolute path from another computer: the longest end of it that is a key
     return next((row_of[end] for i in range(1, len(parts)) if (end := "/".join(parts[i:])) in row_of), None)
 
 

@@ -1,4 +1,4 @@
-"""The names of the classes and their text vectors: of a file of the user's, of the source itself, or of a backbone."""
+"""The names of the classes and their text vectors: from a file, from the source itself, or from a backbone."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from a2lp import npz
-from a2lp.checks import listed, shown
+from a2lp.arrays import NDArray
+from a2lp.checks import listed, require_distinct, shown
 from a2lp.errors import A2LPWarning, InputError, ShapeError
 from a2lp.features import FeatureSet, load
 from a2lp.files import read_text
 from a2lp.labelling.labels import Task, check_classes, read_task
 from a2lp.labelling.sources import Embedding, Points
 
-NDArray = np.ndarray[Any, Any]
 Where = str | Path
 
 _BRING = (
@@ -48,11 +48,11 @@ class ClassNames:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """For ``Pool``."""
+        """Keyword arguments of ``Pool``."""
         return {"classes": self.classes, "prototypes": self.vectors}
 
     def check_labels(self, labels: NDArray) -> None:
-        """Refuse labels that are no named class."""
+        """Refuse labels that are not among the named classes."""
         known = set(self.classes)
         if unknown := sorted({label for label in labels if label is not None} - known):
             raise InputError(
@@ -61,7 +61,7 @@ class ClassNames:
             )
 
     def embedded(self, how: Embedding) -> ClassNames:
-        """With vectors: those that there are, or the ones of the backbone's text encoder."""
+        """The same with vectors, from the backbone's text encoder if there are none yet."""
         if self.vectors is not None:
             return self
         from a2lp.images.text import encode_names
@@ -80,7 +80,7 @@ def find_names(
     points : Points
         Those of the source; a feature file may bring ``classes`` and ``text``.
     names : path or sequence, optional
-        A text file with a name a line, or the names; without them, those that come with the vectors.
+        A text file with one name per line, or the names; without them, those that come with the vectors.
     text : path or array (c, d), optional
         A file of vectors, or the vectors, in the order of the names.
     how : Embedding
@@ -151,7 +151,7 @@ def own_names(found: ClassNames | None, names: Any, text: Any, labels: NDArray) 
 
 
 def read_names(path: Where) -> tuple[str, ...]:
-    """Names of classes from a text file, one a line; empty lines are ignored."""
+    """Names of classes from a text file, one per line; empty lines are ignored."""
     first: dict[str, int] = {}
     for number, line in enumerate(read_text(path, "names of classes, one a line", InputError).splitlines(), 1):
         name = line.strip()
@@ -199,13 +199,7 @@ def _names(names: Any) -> tuple[Any, ...]:
     if isinstance(names, str | Path):
         return read_names(names)
     found = tuple(np.asarray(names).tolist())
-    first: dict[Any, int] = {}
-    for i, name in enumerate(found):
-        if first.setdefault(name, i) != i:
-            raise InputError(
-                f"classes has {shown(name)} at {first[name]} and at {i}; a class is named once. Average the vectors of "
-                "its names, or rename one."
-            )
+    require_distinct("classes", found)
     return found
 
 

@@ -15,11 +15,14 @@ from typing import Any
 from urllib.parse import quote
 
 from a2lp._version import __version__
-from a2lp.errors import InputError, MissingExtraError
+from a2lp.errors import InputError
+from a2lp.features.parquet_files import arrow
 from a2lp.files import check_target, replacing, writing
 from a2lp.labelling import folders
 from a2lp.labelling.labelled import Labelled
 from a2lp.labelling.tables import escaped
+
+_WRITING = "writing .parquet files"
 
 
 def write_csv(result: Labelled, path: Path) -> None:
@@ -32,7 +35,7 @@ def write_csv(result: Labelled, path: Path) -> None:
 
 def write_parquet(result: Labelled, path: Path) -> None:
     """One row for each point."""
-    pyarrow = _pyarrow()
+    pyarrow = arrow(_WRITING)
     pyarrow.parquet.write_table(pyarrow.table({name: list(column) for name, column in result.table.items()}), path)
 
 
@@ -112,7 +115,7 @@ def check_output(
             "to write to."
         )
     if path.suffix.lower() == ".parquet":
-        _pyarrow()
+        arrow(_WRITING)
     check_target(path, (), "labels", force=force)
 
 
@@ -125,7 +128,7 @@ def write_output(
     paths: Sequence[Path] | None = None,
     source: Path | None = None,
 ) -> None:
-    """Write labels in the format that the name of the output tells; see ``check_output``.
+    """Write labels in the format that the name of the output implies; see ``check_output``.
 
     Parameters
     ----------
@@ -159,12 +162,3 @@ def _cell(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:.4f}" if isinstance(value, float) else escaped(value)
-
-
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtraError("writing .parquet files", "pyarrow", "label") from error
-    return pyarrow

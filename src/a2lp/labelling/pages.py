@@ -1,4 +1,4 @@
-"""Pages that stand alone: templates, and pictures inside of them."""
+"""Self-contained pages: templates, and the pictures in them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from a2lp._version import __version__
-from a2lp.errors import CorruptImageError, MissingExtraError
+from a2lp.errors import CorruptImageError, import_extra
 
 
 def require_jinja2(what: str) -> Any:
     """The package, or an error that names its extra."""
-    try:
-        import jinja2
-    except ImportError as error:
-        raise MissingExtraError(what, "jinja2", "report") from error
-    return jinja2
+    return import_extra(what, "report", "jinja2")
 
 
 def render(template: str, **values: Any) -> str:
@@ -37,7 +33,7 @@ def inline(name: str) -> tuple[Any, str]:
 
 
 def thumbnail(path: Path, side: int) -> str:
-    """A small JPEG as a data: address; empty where the image cannot be read any more."""
+    """A small JPEG as a data URI; empty where the image can no longer be read."""
     from PIL import Image
 
     from a2lp.images.datasets.decode import decode

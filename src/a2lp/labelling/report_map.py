@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from a2lp.arrays import NDArray
 from a2lp.labelling.sources import Progress
 from a2lp.pool.graph import PoolGraph, from_sparse, neighbour_graph
 from a2lp.pool.layout import layout
 from a2lp.pool.solve import PoolAnswer
 
-NDArray = np.ndarray[Any, Any]
-
 COLOURS, SHAPES = 8, 3  # more colours could not be told apart by everyone
 _ON_MAP = 5000
 _WHOLE = 100_000  # points up to which the whole graph is laid out, in half a minute of one core
 _CLOSE = 0.04  # points within about this distance make a place dense
-_MOST_OF_CLASS = 400  # points that the middle of a class is found from
+_MOST_OF_CLASS = 400  # points from which the densest place of a class is found
 
 
 class Map(NamedTuple):

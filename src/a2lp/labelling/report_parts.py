@@ -21,8 +21,6 @@ from a2lp.labelling.tables import KEYS
 from a2lp.pool.confidence import Assessment
 from a2lp.pool.solve import PoolAnswer
 
-NDArray = np.ndarray[Any, Any]
-
 DOUBT = 0.8
 _CLASSES = 200  # of which points are shown; the table has all
 _EXAMPLES = 480  # points shown in all classes together
@@ -252,7 +250,7 @@ def _mistakes(view: View) -> list[Mistake]:
 
 
 def _novel(view: View, n: int) -> list[int]:
-    """Points from the most novel on, to choose a share to reject by: close steps first, wider ones later."""
+    """Points in order of novelty, by which a share to reject is chosen: small steps first, larger ones later."""
     new = np.flatnonzero(~view.given)
     if len(new) < _FEW_NEW:
         return []

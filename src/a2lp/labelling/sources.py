@@ -6,25 +6,21 @@ takes; ``embed_points`` adds the vectors. ``open_source`` does both.
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
+from a2lp.arrays import NDArray
 from a2lp.checks import listed, shown
-from a2lp.errors import InputError
+from a2lp.errors import InputError, did_you_mean
 from a2lp.features import load
 from a2lp.features.bundled import BUNDLED
 from a2lp.features.files import FORMATS
 from a2lp.features.parts import is_parts
 from a2lp.files import exists
 
-NDArray = np.ndarray[Any, Any]
 Progress = Callable[[str, int, int], None]
 """Called with the step, the amount done, and the total."""
 
@@ -146,11 +142,9 @@ def find_points(source: str | Path) -> Points:
     if path.is_dir() and not is_parts(path):
         return _folder(path)
     if not exists(path) and str(source) not in BUNDLED and path.suffix.lower() not in FORMATS:
-        near = difflib.get_close_matches(str(source)[:80], BUNDLED, n=1)
-        hint = f"Did you mean {near[0]!r}? " if near else ""
         raise InputError(
-            f"there is no folder {shown(str(source))} here ({Path.cwd()}). {hint}Give a folder of images, a feature "
-            f"file ({', '.join(FORMATS)}), or - for paths on standard input."
+            f"there is no folder {shown(str(source))} here ({Path.cwd()}). {did_you_mean(str(source), BUNDLED)}Give a "
+            f"folder of images, a feature file ({', '.join(FORMATS)}), or - for paths on standard input."
         )
     found = load(source)
     keys = found.files or tuple(map(str, range(len(found))))
@@ -175,19 +169,12 @@ def embed_points(points: Points, how: Embedding, progress: Progress | None = Non
     """The points with their vectors, from the backbone and its cache, without images that were skipped."""
     if points.paths is None:
         return points
-    from a2lp.images import Normalisation, View
     from a2lp.images.backbones import create
     from a2lp.images.datasets import ImageSet
     from a2lp.images.datasets.sources import Files
     from a2lp.images.embed import embed_images
 
-    network = create(
-        how.backbone,
-        how.weights,
-        view=None if how.view is None else View.parse(how.view),
-        normalisation=None if how.normalise is None else Normalisation.parse(how.normalise),
-        device=how.device,
-    )
+    network = create(how.backbone, how.weights, view=how.view, normalisation=how.normalise, device=how.device)
     images = ImageSet("images", None, None, points.keys, Files(Path(), [str(path) for path in points.paths]))
     made = embed_images(
         images,
@@ -201,13 +188,7 @@ def embed_points(points: Points, how: Embedding, progress: Progress | None = Non
     path_of = dict(zip(points.keys, points.paths, strict=True))
     keys = made.files or ()
     paths = tuple(path_of[key] for key in keys)
-    return replace(
-        points,
-        keys=keys,
-        paths=paths,
-        features=made.features,
-        skipped=made.about["skipped"],
-    )
+    return replace(points, keys=keys, paths=paths, features=made.features, skipped=made.about["skipped"])
 
 
 def _folder(root: Path) -> Points:
@@ -226,5 +207,5 @@ def _folder(root: Path) -> Points:
 
 
 def _lines(text: str) -> Sequence[str]:
-    """Paths one a line, or separated by NUL as ``find -print0`` writes them."""
+    """Paths, one per line, or separated by NUL as ``find -print0`` writes them."""
     return [line for line in (text.split("\0") if "\0" in text else text.splitlines()) if line.strip()]

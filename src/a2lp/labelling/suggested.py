@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from a2lp.arrays import NDArray
 from a2lp.checks import shown
 from a2lp.files import check_target
 from a2lp.labelling.labelled import data_frame
@@ -16,8 +15,6 @@ from a2lp.labelling.labels import check_not_labels
 from a2lp.labelling.notebook import Line, html_table
 from a2lp.labelling.tables import append_rows
 from a2lp.pool.suggest import Suggestion
-
-NDArray = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

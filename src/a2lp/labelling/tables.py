@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from a2lp.checks import listed, shown
-from a2lp.errors import A2LPError, InputError, MissingExtraError
+from a2lp.errors import A2LPError, InputError
+from a2lp.features.parquet_files import arrow
 from a2lp.features.parquet_footer import claimed_bytes
 from a2lp.files import TEXT_BYTES, check_file, exists, reading, replacing, writing
 from a2lp.npz import check_growth
@@ -22,7 +23,7 @@ TABLES = (".csv", ".tsv", ".parquet")
 EXPECTED = f"a table ({', '.join(TABLES)})"
 _GIVEN = "given"  # a column of the tables that ``a2lp classify`` writes: false for its predictions
 _HOW = "how"  # a column that tells how a point was chosen; see ``a2lp.pool.unseen``
-_FORMULA = re.compile(r"[=+\-@\t\r]")  # a spreadsheet may run cells that begin so
+_FORMULA = re.compile(r"[=+\-@\t\r]")  # a spreadsheet may run cells that begin with one of these
 
 
 class Row(NamedTuple):
@@ -105,7 +106,7 @@ def lines_to_fill_in(path: Path) -> set[str]:
 
 
 def append_rows(path: Path, key: str, rows: Sequence[tuple[str, str, str]], *, new: bool = False) -> None:
-    """Add lines with an empty label to a CSV file; nothing that is in it changes, but for missing columns.
+    """Add lines with an empty label to a CSV file; nothing in it changes, except that missing columns are added.
 
     Parameters
     ----------
@@ -215,7 +216,7 @@ def _delimiter(text: str) -> tuple[str, int]:
     separator = re.match(r'"?sep=(.)"?\r?\n', text)
     if separator:
         return separator[1], separator.end()
-    # spreadsheets write semicolons in half of the world
+    # in many countries, spreadsheets write semicolons
     return max(",;\t", key=text.partition("\n")[0].count), 0
 
 
@@ -231,12 +232,9 @@ def _read_csv(path: Path) -> tuple[Sequence[str], list[tuple[str, Sequence[Any]]
 
 
 def _read_parquet(path: Path) -> tuple[Sequence[str], list[tuple[str, Sequence[Any]]]]:
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtraError("reading .parquet files", "pyarrow", "label") from error
+    parquet = arrow("reading .parquet files").parquet
     used = {*KEYS, *LABELS, _GIVEN, _HOW}
-    with pyarrow.parquet.ParquetFile(path) as file:
+    with parquet.ParquetFile(path) as file:
         names = [name for name in file.schema_arrow.names if name.lower() in used]
         check_growth(claimed_bytes(path, set(names)), path.stat().st_size)
         columns = [column.to_pylist() for column in file.read(columns=names).columns]

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from a2lp.errors import require_packages
 
-from a2lp.errors import MissingExtraError
-
-# checked once here, so that the modules inside may import these at their top
-for _package in ("torch", "safetensors"):
-    if find_spec(_package) is None:
-        raise MissingExtraError("a method that is trained on base classes", _package, "torch")
+# checked once here, so that the modules of this package can import these at the top
+require_packages("a method that is trained on base classes", "torch", "torch", "safetensors")

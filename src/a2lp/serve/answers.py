@@ -1,9 +1,10 @@
 """Predictions as the page shows them: the last full answer, and what labels since then have changed near them.
 
-A full answer is of the labels up to some line of the log. Labels after it change propagation by columns that are found
-at once (``a2lp.pool.push``); with LP the propagated distributions before and after, a point's probabilities become
-p LP_after ** w / LP_before ** w, where w is the weight of propagation in the answer: the other models of ``auto`` keep
-their opinion until the next answer. A class that the answer does not know wins where it has most of the propagation.
+A full answer is computed from the labels up to some line of the log. Labels after that line change the propagation by
+columns that are found at once (``a2lp.pool.push``); with LP the propagated distributions before and after, a point's
+probabilities become p LP_after ** w / LP_before ** w, where w is the weight of propagation in the answer: the other
+models of ``auto`` keep their opinion until the next answer. A class that the answer does not know wins where it has
+most of the propagation.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from a2lp.arrays import NDArray
 from a2lp.pool.graph import PoolGraph
 from a2lp.pool.push import push
 
-NDArray = np.ndarray[Any, Any]
 NONE = 0xFFFF  # no class
 _FLOOR = 1e-3  # spread over the classes, as in ``a2lp.pool.methods``
 ALPHA = 0.8
@@ -44,7 +45,7 @@ class Answers:
     settling : array (n,)
         Whether the prediction is from a label after the last full answer.
     seq : int
-        The line of the log that the last full answer is of.
+        The last line of the log that the last full answer takes into account.
     """
 
     def __init__(self, graph: PoolGraph) -> None:
@@ -79,7 +80,7 @@ class Answers:
         self._drop_answered()
 
     def begin(self) -> None:
-        """Labels from here on are changes to those that ``start`` will be given the propagation of."""
+        """From now on, labels are changes to those whose propagation ``start`` will be given."""
         self._waiting = []
 
     def change(self, seq: int, removed: dict[int, int], added: dict[int, int]) -> NDArray:
@@ -150,7 +151,7 @@ class Answers:
             self._settle(np.unique(np.concatenate(newer)))
 
     def _drop_answered(self) -> None:
-        """Changes that the last answer has taken into account are changes no more."""
+        """Drop changes that the last answer has taken into account."""
         if self._before is None:
             return
         for delta in self._pending:
@@ -172,7 +173,7 @@ class Answers:
         return changed
 
     def _settle(self, rows: NDArray) -> None:
-        """Show what newer labels make of some points."""
+        """Show how newer labels change some points."""
         if self._after is None or len(rows) == 0:
             return
         after = self._after[rows]
@@ -223,7 +224,7 @@ def _log_shares(z: NDArray, columns: NDArray) -> NDArray:
 
 
 def _table(raw: NDArray, calibrated: NDArray) -> NDArray:
-    """What calibration makes of confidences (2, k): means of groups of equal size, from the least to the largest."""
+    """The calibration of confidences as a table (2, k): means of groups of equal size, in increasing order."""
     if len(raw) < _GROUPS:
         return np.array([[0.0, 1.0], [0.0, 1.0]])
     groups = np.array_split(np.argsort(raw, kind="stable"), _GROUPS)
@@ -231,7 +232,7 @@ def _table(raw: NDArray, calibrated: NDArray) -> NDArray:
 
 
 def _with_largest(p: NDArray, largest: NDArray) -> NDArray:
-    """Distributions (n, c) whose largest probabilities are these (n,); the others shrink as much, or make room."""
+    """Distributions (n, c) whose largest probabilities are these (n,); the others are scaled to match."""
     best, top = p.argmax(axis=1), np.maximum(p.max(axis=1), 1e-12)
     labelled = top >= 1
     goal = np.where(labelled, 1, largest)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from a2lp.arrays import NDArray
 from a2lp.pool.graph import PoolGraph
 from a2lp.pool.push import push
 from a2lp.serve import commands
@@ -16,7 +17,6 @@ from a2lp.serve.jobs import Job
 from a2lp.serve.project import Project
 from a2lp.serve.state import ACCEPTED, REJECTED, UNSEEN, YOURS, Labels
 
-NDArray = np.ndarray[Any, Any]
 IS_YOURS, IS_ACCEPTED, IS_UNSEEN, DOUBTFUL, NOVEL, IS_REJECTED, UNREACHED, SETTLING = (1 << bit for bit in range(8))
 _FLAG = {YOURS: IS_YOURS, ACCEPTED: IS_ACCEPTED, UNSEEN: IS_UNSEEN, REJECTED: IS_REJECTED}
 _SURE = 0.8

@@ -1,4 +1,4 @@
-"""Points and their graph, computed once and kept in the project's cache as plain .npy files that processes map."""
+"""Points and their graph, computed once and kept in the project's cache as .npy files, which processes memory-map."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from a2lp._version import __version__
+from a2lp.arrays import NDArray
 from a2lp.errors import A2LPError
 from a2lp.files import read_json, replacing, write_text, writing
 from a2lp.labelling.sources import Embedding, Points, Progress, embed_points, find_points
 from a2lp.pool.graph import PoolGraph
 
-NDArray = np.ndarray[Any, Any]
 _FORMAT = 1  # increase it when the same source gives other arrays
 _ARRAYS = ("points", "indptr", "indices", "data")
 _ABOUT = "prepared.json"
@@ -111,7 +110,7 @@ def prepare(spec: Spec, progress: Progress) -> Prepared:
 
 
 def load(spec: Spec) -> Prepared | None:
-    """What the cache holds; None if that is of something else."""
+    """What the cache holds; None if it belongs to another source."""
     try:
         about = read_json(spec.folder / _ABOUT, "the project's cache")
         if about["signature"] != spec.signature():

@@ -7,11 +7,10 @@ import os
 import socket
 import webbrowser
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from a2lp.errors import InputError, MissingExtraError
+from a2lp.errors import InputError, require_packages
 from a2lp.serve.project import DEMO, Project, usual_folder
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def serve(
     how : Embedding, optional
         For images.
     names : Path, optional
-        A text file with the names of the classes, one a line.
+        A text file with the names of the classes, one per line.
     project : Path, optional
         The project's folder; beside the source by default.
     port : int
@@ -62,7 +61,7 @@ def serve(
     say : callable
         Called with lines for the user.
     """
-    _check_installed("a2lp serve")
+    require_packages("a2lp serve", "serve", *_NEEDED)
     from a2lp.serve.app import make_app
     from a2lp.serve.gate import Gate
 
@@ -87,7 +86,7 @@ def serve_label_studio(
     say: Say,
 ) -> None:
     """Serve Label Studio's machine-learning protocol until the process is interrupted; as ``serve``."""
-    _check_installed("a2lp label-studio")
+    require_packages("a2lp label-studio", "serve", *_NEEDED)
     from a2lp.serve.label_studio import make_backend
 
     opened = _open(source, labels, how, project=project, port=port)
@@ -167,13 +166,6 @@ def _run(app: Any, opened: _Opened, say: Say) -> None:
         say(f"Stopped. Your labels are in {opened.service.project.log.path}.")
     finally:
         opened.listening.close()
-
-
-def _check_installed(what: str) -> None:
-    """Refuse to start without the packages of the extra."""
-    for name in _NEEDED:
-        if find_spec(name) is None:
-            raise MissingExtraError(what, name, "serve")
 
 
 def _listen(port: int) -> socket.socket:

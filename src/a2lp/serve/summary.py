@@ -20,7 +20,7 @@ from a2lp.serve.board import (
     Board,
 )
 
-_PACE = 3.0, 60.0  # seconds a label: until the user's own pace is known; and from which it was a pause
+_PACE = 3.0, 60.0  # seconds per label: before the user's own pace is known; and from which a gap was a pause
 
 
 def state(board: Board) -> dict[str, Any]:
@@ -105,9 +105,9 @@ def _audit(board: Board) -> dict[str, Any] | None:
     return about | {"seq": start["seq"], "rows": left}
 
 
-def exact_interval(right: int, n: int, level: float = 0.95) -> tuple[float, float]:
-    """The Clopper-Pearson interval of a share of which ``right`` in ``n`` were seen."""
-    tail = (1 - level) / 2
+def exact_interval(right: int, n: int) -> tuple[float, float]:
+    """The 95 % interval of Clopper and Pearson for a share of which ``right`` in ``n`` were seen."""
+    tail = 0.025
     low = float(betaincinv(right, n - right + 1, tail)) if right else 0.0
     high = float(betaincinv(right + 1, n - right, 1 - tail)) if right < n else 1.0
     return low, high

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from a2lp.arrays import NDArray, to_numpy
-from a2lp.checks import listed, shown
+from a2lp.checks import listed, require_distinct, shown
 from a2lp.errors import InputError, ShapeError
 
 
@@ -73,11 +73,7 @@ def named_classes(names: Any, n_tasks: int, named: int | None) -> NDArray:
         )
     values = np.broadcast_to(values, (n_tasks, named))
     for task, row in enumerate(values.tolist()):
-        seen: dict[Any, int] = {}
-        for i, name in enumerate(row):
-            if seen.setdefault(name, i) != i:
-                twice = f"classes of task {task} has {shown(name)} at {seen[name]} and at {i}"
-                raise InputError(f"{twice}; a class is named once. Average the vectors of its names, or rename one.")
+        require_distinct(f"classes of task {task}", row)
     return values
 
 

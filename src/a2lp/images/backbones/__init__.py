@@ -1,4 +1,4 @@
-"""Networks from images to features, by name: ``create`` one to embed images, or a ``network`` of torch to train."""
+"""Networks from images to features, by name: ``create`` one to embed images, or a torch ``network`` to train."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OF_TORCH = {"Network": "base", "network": "networks", "load_weights": "checkpoi
 
 
 def __getattr__(name: str) -> Any:
-    """What needs torch is imported when it is asked for."""
+    """Import what needs torch on first use."""
     if name not in _OF_TORCH:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     require_torch(f"backbones.{name}")
@@ -33,8 +33,8 @@ def create(
     name: str,
     weights: str | Path | None = None,
     *,
-    view: View | None = None,
-    normalisation: Normalisation | None = None,
+    view: View | str | None = None,
+    normalisation: Normalisation | str | None = None,
     seed: int | None = None,
     device: str = "auto",
 ) -> Backbone:
@@ -49,9 +49,9 @@ def create(
         One of ``names()``.
     weights : str or Path, optional
         A file that ``load_weights`` reads. A file that ``save_weights`` wrote also restores options, view and
-        normalisation. Without a file, pretrained backbones take their own weights.
-    view, normalisation : View, Normalisation, optional
-        Replace the backbone's own.
+        normalisation. Without a file, pretrained backbones use their own weights.
+    view, normalisation : View, Normalisation or str, optional
+        Replace the backbone's own; as text, in the form that ``View.parse`` and ``Normalisation.parse`` read.
     seed : int, optional
         Makes random weights for a backbone that has none of its own.
     device : str
@@ -64,6 +64,8 @@ def create(
     >>> default.dim, str(default.view)
     (1280, '288/288')
     """
+    view = View.parse(view) if isinstance(view, str) else view
+    normalisation = Normalisation.parse(normalisation) if isinstance(normalisation, str) else normalisation
     own_weights = weights is None and seed is None
     if name.startswith(ONNX) or (name == DEFAULT and own_weights and device in ("auto", "cpu")):
         from a2lp.images.backbones.onnx_backbone import SHIPPED, onnx_backbone

@@ -6,12 +6,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from a2lp.arrays import NDArray
 from a2lp.images.normalisation import Triple
 from a2lp.images.view import View
-
-NDArray = np.ndarray[Any, Any]
 
 
 class Runner(ABC):
@@ -20,7 +17,7 @@ class Runner(ABC):
     Attributes
     ----------
     on_workers : bool
-        Whether threads run the network side by side, each on one core, or it takes one batch at a time.
+        Whether threads run the network in parallel, each on one core; otherwise it takes one batch at a time.
     """
 
     on_workers: bool
@@ -33,7 +30,7 @@ class Runner(ABC):
         """Called first in every thread that runs the network."""
 
     def close(self) -> None:  # noqa: B027
-        """Called when all images have passed."""
+        """Called after the last image."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

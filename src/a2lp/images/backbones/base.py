@@ -1,4 +1,4 @@
-"""The base class of networks."""
+"""The base classes of networks, and what their modules share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from a2lp.checks import shown
-from a2lp.errors import InputError
+from a2lp.errors import InputError, import_extra
+from a2lp.files import reason
 from a2lp.images.normalisation import IMAGENET_MEAN, IMAGENET_STD, Triple
 from a2lp.images.view import View
 
@@ -47,6 +48,42 @@ class Network(nn.Module, ABC):  # type: ignore[misc]
         for stage in self.stages:
             x = stage(x)
         return self.pool(x)
+
+
+class Wrapped(Network):
+    """A network of another package, which pools on its own; weights are saved under the package's own keys."""
+
+    def __init__(self, body: nn.Module) -> None:
+        super().__init__()
+        self.body = body
+
+    @property
+    def stages(self) -> Sequence[nn.Module]:
+        """The whole network."""
+        return [self.body]
+
+    @property
+    def core(self) -> nn.Module:
+        """The network of the package."""
+        return self.body
+
+    def pool(self, x: Tensor) -> Tensor:
+        """The output of the network."""
+        return x
+
+
+def import_models(backbone: str, extra: str, package: str, *modules: str) -> Any:
+    """A package of models, which itself imports torchvision."""
+    try:
+        return import_extra(f"backbone {backbone!r}", extra, package, *modules)
+    except Exception as error:
+        cause = error.__cause__ or error
+        if isinstance(cause, ModuleNotFoundError):
+            raise
+        raise InputError(  # of torchvision, if it was built for another torch
+            f"{package} is installed and cannot be imported ({reason(cause)}). Install the torchvision that belongs to "
+            "your torch."
+        ) from cause
 
 
 def checked_rate(option: str, rate: float) -> float:

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor, nn
 
-from a2lp.errors import InputError, MissingExtraError
+from a2lp.errors import InputError, did_you_mean
 from a2lp.files import reason
-from a2lp.images.backbones.base import Network
+from a2lp.images.backbones.base import Network, Wrapped, import_models
 from a2lp.images.view import View
 
 
-class OpenClip(Network):
+class OpenClip(Wrapped):
     """The image encoder; ``core`` is the whole model, so that one file of weights has both encoders."""
 
     def __init__(self, body: nn.Module, tokenizer: Any) -> None:
-        super().__init__()
-        self.body, self.tokenizer = body, tokenizer
+        super().__init__(body)
+        self.tokenizer = tokenizer
 
     @property
     def stages(self) -> Sequence[nn.Module]:
         """The image encoder."""
         return [self.body.visual]
-
-    @property
-    def core(self) -> nn.Module:
-        """The model with both encoders."""
-        return self.body
 
     def pool(self, x: Any) -> Tensor:
         """The vector; some encoders give the tokens beside it."""
@@ -39,11 +33,10 @@ class OpenClip(Network):
 
 def from_open_clip(model: str) -> Network:
     """A model of open_clip with random weights; nothing is downloaded."""
-    package = _open_clip(model)
+    package = import_models(f"open_clip:{model}", "clip", "open_clip")
     config = package.get_model_config(model)
     if config is None:
-        near = difflib.get_close_matches(model, package.list_models(), n=3)
-        hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
+        hint = did_you_mean(model, package.list_models())
         raise InputError(f"open_clip has no model {model!r}. {hint}open_clip.list_models() gives all names.")
     text = config.get("text_cfg", {})
     if elsewhere := text.get("hf_model_name") or text.get("hf_tokenizer_name"):
@@ -64,16 +57,3 @@ def from_open_clip(model: str) -> Network:
     net.mean, net.std = tuple(body.visual.image_mean), tuple(body.visual.image_std)
     net.dim = int(config["embed_dim"])
     return net
-
-
-def _open_clip(model: str) -> Any:
-    try:
-        import open_clip
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(f"backbone 'open_clip:{model}'", str(error.name), "clip") from error
-    except Exception as error:  # of torchvision, if it was built for another torch
-        raise InputError(
-            f"open_clip is installed and cannot be imported ({reason(error)}). Install the torchvision that belongs to "
-            "your torch."
-        ) from error
-    return open_clip

@@ -1,4 +1,4 @@
-"""Networks of torch, by name: a ``network`` to train, or one with weights to embed images."""
+"""Torch networks by name: a ``network`` to train, or one with weights to embed images."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from a2lp.checks import shown
 from a2lp.errors import InputError, UnknownNameError
 from a2lp.images.backbones.base import Network
 from a2lp.images.backbones.checkpoints import fill
-from a2lp.images.backbones.table import NETWORKS, OPEN_CLIP, TIMM, names
+from a2lp.images.backbones.table import NETWORKS, PACKAGES, names
 from a2lp.images.backbones.torch_backbone import TorchBackbone
 from a2lp.images.backbones.weight_files import read_weights
 from a2lp.images.normalisation import Normalisation
@@ -30,7 +30,7 @@ def torch_backbone(
     normalisation: Normalisation | None = None,
     seed: int | None = None,
 ) -> TorchBackbone:
-    """A network of torch, ready to embed images; the parameters are those of ``create``.
+    """A torch network, ready to embed images; the parameters are those of ``create``.
 
     Examples
     --------
@@ -99,22 +99,18 @@ def network(name: str, *, seed: int = 0, **options: Any) -> Network:
 
 def _maker(name: str) -> Callable[..., Network]:
     """The function that makes a network of this name."""
-    if name.startswith(TIMM):
-        model = name.removeprefix(TIMM)
-        if not model or model == "<name>":
-            raise InputError(f"backbone {name!r} needs the name of a timm model, such as 'timm:resnet18'.")
-        from a2lp.images.backbones.pretrained import from_timm
-
-        return partial(from_timm, model)
-    if name.startswith(OPEN_CLIP):
-        model = name.removeprefix(OPEN_CLIP)
-        if not model or model == "<name>":
-            raise InputError(f"backbone {name!r} needs the name of an open_clip model, such as 'open_clip:ViT-B-32'.")
-        from a2lp.images.backbones.clip import from_open_clip
-
-        return partial(from_open_clip, model)
+    for prefix, (where, example) in PACKAGES.items():
+        if name.startswith(prefix):
+            model = name.removeprefix(prefix)
+            if not model or model == "<name>":
+                raise InputError(f"backbone {name!r} needs the name of {example}.")
+            return partial(_function(where), model)
     if name not in NETWORKS:
         raise UnknownNameError("backbone", name, names())
-    module, function = NETWORKS[name][0].split(":")
-    maker: Callable[..., Network] = getattr(import_module(f"{__package__}.{module}"), function)
-    return maker
+    return _function(NETWORKS[name][0])
+
+
+def _function(where: str) -> Callable[..., Network]:
+    module, name = where.split(":")
+    found: Callable[..., Network] = getattr(import_module(f"{__package__}.{module}"), name)
+    return found

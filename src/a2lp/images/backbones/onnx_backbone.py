@@ -1,4 +1,4 @@
-"""Backbones in ONNX files, which onnxruntime runs on the CPU: the one that a2lp brings, and any file of a user."""
+"""Backbones in ONNX files, which onnxruntime runs on the CPU: the one that comes with a2lp, and a user's own."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from a2lp.arrays import NDArray
 from a2lp.checks import listed, shown
-from a2lp.errors import InputError, MissingExtraError, WeightsFileError
+from a2lp.errors import InputError, WeightsFileError, import_extra
 from a2lp.files import reading, reason
-from a2lp.images.backbones.backbone import Backbone, NDArray, Runner
+from a2lp.images.backbones.backbone import Backbone, Runner
 from a2lp.images.backbones.onnx_file import external_weights
 from a2lp.images.normalisation import NAMED, Normalisation
 from a2lp.images.view import View
@@ -38,7 +39,7 @@ class OnnxBackbone(Backbone):
     session : onnxruntime.InferenceSession
         It computes on the thread that calls it.
     output : str
-        The output that is taken, (n, dim), or (n, dim, h, w), which is averaged over positions.
+        The output that is used: (n, dim), or (n, dim, h, w), which is averaged over positions.
     channels_last, one_by_one : bool
         Whether the network takes (n, h, w, 3), and whether it takes one image at a time only.
     kind : type
@@ -152,11 +153,7 @@ def onnx_backbone(
 
 
 def _onnxruntime() -> Any:
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise MissingExtraError("embedding images without torch", "onnxruntime", "images") from error
-    return onnxruntime
+    return import_extra("embedding images without torch", "images", "onnxruntime")
 
 
 def _read(path: Path) -> bytes:
@@ -177,11 +174,11 @@ def _session(content: bytes, path: str) -> tuple[Any, dict[str, str]]:
     options = ort.SessionOptions()
     # each worker calls it from a thread of its own, and stays on it
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # what fails is raised
+    options.log_severity_level = 4  # failures are raised, so they need not be logged
     try:
         session = ort.InferenceSession(content, options, providers=["CPUExecutionProvider"], enable_fallback=0)
         for each in (*session.get_inputs(), *session.get_outputs()):
-            str((each.name, each.type, each.shape))  # names need not be text
+            str((each.name, each.type, each.shape))  # fails where a name is not valid text
         return session, dict(session.get_modelmeta().custom_metadata_map)
     except Exception as error:  # of onnxruntime: many kinds without a common ancestor
         raise WeightsFileError(

@@ -2,42 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Sequence
 from pathlib import Path
 
 from torch import Tensor, nn
 
 from a2lp.checks import shown
-from a2lp.errors import InputError, MissingExtraError
+from a2lp.errors import InputError, MissingExtraError, did_you_mean
 from a2lp.files import reason
-from a2lp.images.backbones.base import Network
+from a2lp.images.backbones.base import Network, Wrapped, import_models
 from a2lp.images.backbones.checkpoints import content_digest, fill
 from a2lp.images.backbones.weight_files import read_weights
 from a2lp.images.view import View
-
-
-class Wrapped(Network):
-    """A network of another package, which pools on its own; weights are saved under the package's own keys."""
-
-    def __init__(self, body: nn.Module) -> None:
-        super().__init__()
-        self.body = body
-
-    @property
-    def stages(self) -> Sequence[nn.Module]:
-        """The whole network."""
-        return [self.body]
-
-    @property
-    def core(self) -> nn.Module:
-        """The network of the package."""
-        return self.body
-
-    def pool(self, x: Tensor) -> Tensor:
-        """The output of the network."""
-        return x
 
 
 class EfficientNetLite0(Wrapped):
@@ -59,7 +35,7 @@ class EfficientNetLite0(Wrapped):
         """Generalised means over positions (Radenovic, Tolias and Chum, 2018) of activations from 0 to 6."""
         if self.pool_power == 1:
             return x.mean(dim=(2, 3))
-        # above 0, where a root has no slope
+        # above 0, where a root is not differentiable
         return x.clamp(min=1e-6).pow(self.pool_power).mean(dim=(2, 3)).pow(1 / self.pool_power)
 
 
@@ -86,19 +62,9 @@ def efficientnet_lite0(pretrained: bool = False, pool_power: float = 3) -> Netwo
 
 def from_timm(model: str, pretrained: bool = False) -> Network:
     """A model of timm without its classifier, with the weights that timm downloads, or random ones."""
-    try:
-        import timm
-        import timm.data
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(f"backbone 'timm:{model}'", str(error.name), "timm") from error
-    except Exception as error:  # of torchvision, which timm imports, if it was built for another torch
-        raise InputError(
-            f"timm is installed and cannot be imported ({reason(error)}). Install the torchvision that belongs to your "
-            "torch."
-        ) from error
+    timm = import_models(f"timm:{model}", "timm", "timm", "data")
     if not timm.is_model(model):
-        near = difflib.get_close_matches(model, timm.list_models(), n=3)
-        hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
+        hint = did_you_mean(model, timm.list_models())
         raise InputError(f"timm {timm.__version__} has no model {model!r}. {hint}timm.list_models() gives all names.")
     try:
         body = timm.create_model(model, pretrained=pretrained, num_classes=0)

@@ -14,6 +14,11 @@ NETWORKS: dict[str, tuple[str, str]] = {
     "wrn28_10": ("resnet:WideResNet", "WideResNet-28-10, 640 features, as in S2M2; train it, or give weights"),
     DEFAULT: ("pretrained:efficientnet_lite0", "EfficientNet-Lite0, 1280 features, trained on ImageNet; included"),
 }
+# prefixes of models of other packages: the function that makes one from its name, and an example
+PACKAGES = {
+    TIMM: ("pretrained:from_timm", "a timm model, such as 'timm:resnet18'"),
+    OPEN_CLIP: ("clip:from_open_clip", "an open_clip model, such as 'open_clip:ViT-B-32'"),
+}
 
 
 def names() -> dict[str, str]:

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from a2lp.arrays import NDArray
 from a2lp.checks import shown
 from a2lp.errors import InputError
 from a2lp.files import reason
-from a2lp.images.backbones.backbone import Backbone, NDArray, Runner
+from a2lp.images.backbones.backbone import Backbone, Runner
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -77,11 +78,11 @@ class TorchRunner(Runner):
             torch.empty(31 << 20, dtype=torch.uint8)
 
     def start_worker(self) -> None:
-        """Let this thread compute alone; torch then makes it the default of new threads, too."""
+        """Compute on this thread alone; torch then makes that the default of new threads, too."""
         torch.set_num_threads(1)
 
     def close(self) -> None:
-        """Give the process its threads back."""
+        """Restore the number of threads of the process."""
         if self.on_workers:
             torch.set_num_threads(self.threads)
 

@@ -11,17 +11,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from a2lp.arrays import NDArray
 from a2lp.checks import require_name, require_whole, shown
 from a2lp.errors import CorruptImageError, InputError, ShapeError
 from a2lp.images.datasets.decode import Pixels, resized
 from a2lp.images.datasets.sources import Source, selected
 from a2lp.images.view import View
 
-NDArray = np.ndarray[Any, Any]
 OnCorrupt = Literal["refuse", "skip"]
 
 _CHUNK = 600  # images to a thread at most: the tiles of one mosaic, so that threads seldom need the same one
@@ -111,7 +111,7 @@ class ImageSet:
         on_corrupt : {"refuse", "skip"}
             Whether an image that cannot be decoded raises ``CorruptImageError`` or is left out.
         skipped : dict, optional
-            Gets the rows that are left out, with the reasons.
+            Filled with the rows that are left out, and the reasons.
         progress : callable, optional
             Called with the number of images done and their total.
         """
@@ -157,7 +157,7 @@ class ImageSet:
 
 
 def check_memory(what: str, needed: int) -> None:
-    """Refuse a plan that needs more bytes than this process may still allocate, as far as the system reports them."""
+    """Raise InputError if more bytes are needed than this process may still allocate, as far as the system reports."""
     limits = []
     with contextlib.suppress(OSError):
         found = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)

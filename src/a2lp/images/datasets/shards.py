@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from a2lp.errors import CorruptImageError, DatasetError, MissingExtraError
+from a2lp.arrays import NDArray
+from a2lp.errors import CorruptImageError, DatasetError
+from a2lp.features.parquet_files import arrow
 from a2lp.files import reading
 from a2lp.images.datasets.decode import EXTENSIONS, Pixels, decode
 from a2lp.images.datasets.layouts import ImageTable
 from a2lp.images.datasets.sources import IMAGE_BYTES
-
-NDArray = np.ndarray[Any, Any]
 
 SUFFIXES = (".tar", ".parquet")
 _TAR, _PARQUET = "a tar archive of images", "a Parquet table with a column of encoded images"
@@ -151,15 +151,13 @@ def _table(path: Path) -> _Table:
 
 
 def _opened(path: Path) -> _Table:
-    try:
-        from pyarrow import parquet, types
-    except ImportError as error:
-        raise MissingExtraError("Parquet tables", "pyarrow", "label") from error
+    pyarrow = arrow("Parquet tables")
+    types = pyarrow.types
 
     def is_bytes(kind: Any) -> bool:
         return kind is not None and bool(types.is_binary(kind) or types.is_large_binary(kind))
 
-    file = parquet.ParquetFile(path)
+    file = pyarrow.parquet.ParquetFile(path)
     groups = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
     for column in file.schema_arrow:
         inner = {child.name: child.type for child in column.type} if types.is_struct(column.type) else {}
