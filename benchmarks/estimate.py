@@ -1,6 +1,6 @@
 """What ``a2lp classify`` and ``a2lp suggest`` say about their accuracy, compared with the truth.
 
-    .venv/bin/python benchmarks/estimate.py --measure --data FOLDER --photos FILE   # an hour; then docs/classify.md
+    .venv/bin/python benchmarks/estimate.py --measure --data FOLDER --photos FILE   # an hour for one core
     .venv/bin/python benchmarks/estimate.py                                         # docs/classify.md from the record
 
 FOLDER holds the feature files named below. FILE are the photos of CUB's test classes, embedded by the default
@@ -8,24 +8,36 @@ backbone: ``a2lp embed cub_val_test.npz --dataset cub --split test --out FILE``.
 class, at random from all points, as suggested (from none on, ten at a time and later more), and as suggested with
 audits among them. The pools are taken whole (2,000 points of larger ones), and with ten of their classes, other ones
 for each seed. The constants of the estimate were chosen on the validation pools.
+
+Each core takes a seed of a part at a time. What it finds is kept in a file of its own in DRAWS, so a run that was
+killed goes on where it was. A part joins the record once all of its seeds are there.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import cache
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from study import RECORDS, ROOT, Record, fill, table
+from study import RECORDS, ROOT, STAMP, Record, fill, table
 
 import a2lp
+from a2lp import cores
+from a2lp.environment import commit, stamp
 from a2lp.files import write_text
 
 RECORD = RECORDS / "estimate.json"
 PAGE = ROOT / "docs" / "classify.md"
+DRAWS = Path(tempfile.gettempdir()) / "a2lp-estimate"
 VALIDATION = {
     "digits": "digits",
     "cub_resnet12_val": "CUB val, ResNet-12",
@@ -52,6 +64,29 @@ AUDITS, NEXT, TARGET = 0.1, 20, 0.95
 Array = np.ndarray[Any, Any]
 
 
+class Draw(NamedTuple):
+    """One seed of a part."""
+
+    pool: str
+    classes: str  # "10" or "all"
+    kind: str
+    seed: int
+
+    @property
+    def part(self) -> str:
+        return f"{self.pool} {self.classes} {self.kind}"
+
+    def known(self, folder: Path, code: str) -> dict[str, Any] | None:
+        """What this code found in it, unless files were edited."""
+        path = self.path(folder)
+        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        return found if found and found["commit"] == code and not code.endswith("-dirty") else None
+
+    def path(self, folder: Path) -> Path:
+        return folder / f"{self.part.replace(' ', '-')}-{self.seed}.json"
+
+
+@cache
 def load(name: str, folder: Path, photos: Path | None) -> tuple[Array, Array]:
     """Vectors and codes of a pool; of large ones, some points."""
     data = a2lp.load("digits" if name == "digits" else photos if name == "photos" else folder / f"{name}.npz")
@@ -120,18 +155,48 @@ def judge(pool: a2lp.Pool, truth: Array, kind: str) -> dict[str, float]:
     }
 
 
-def runs(x: Array, truth: Array, kind: str, seeds: int, few: bool) -> list[dict[str, float]]:
-    """One dict for each seed and number of labels."""
-    made, whole = [], None if few else a2lp.Pool(x)
-    for seed in range(seeds):
-        rng = np.random.default_rng([seed, list(KINDS).index(kind)])
-        vectors, codes = some_classes(x, truth, rng) if few else (x, truth)
-        pool = a2lp.Pool(vectors, seed=seed) if whole is None else whole
-        pool.seed = seed
-        pool.label(slice(None), None)
-        for size in labelled(pool, codes, kind, rng):
-            made.append({"seed": seed, "labels": size} | judge(pool, codes, kind))
-    return made
+def runs(x: Array, truth: Array, draw: Draw) -> list[dict[str, float]]:
+    """One dict for each number of labels."""
+    rng = np.random.default_rng([draw.seed, list(KINDS).index(draw.kind)])
+    if draw.classes != "all":
+        x, truth = some_classes(x, truth, rng)
+    pool = a2lp.Pool(x, seed=draw.seed)
+    return [
+        {"seed": draw.seed, "labels": size} | judge(pool, truth, draw.kind)
+        for size in labelled(pool, truth, draw.kind, rng)
+    ]
+
+
+def measure(draw: Draw, data: Path, photos: Path | None, folder: Path, code: str) -> None:
+    """Keep the runs of a draw with their stamp."""
+    found = runs(*load(draw.pool, data, photos), draw)
+    write_text(draw.path(folder), json.dumps({"result": found} | stamp() | {"commit": code}) + "\n")
+
+
+def measure_all(draws: list[Draw], n_cores: int, *arguments: Any) -> None:
+    """Measure draws over cores, each with one thread."""
+    for name in ("A2LP_CORES", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        os.environ[name] = "1"  # before the processes start
+    with ProcessPoolExecutor(n_cores, mp_context=get_context("spawn")) as run:
+        waiting = [run.submit(measure, draw, *arguments) for draw in draws]
+        for number, done in enumerate(as_completed(waiting), 1):
+            done.result()
+            if number % 50 == 0 or number == len(draws):
+                print(f"{number} of {len(draws)} draws", flush=True)
+
+
+def join(record: Record, draws: list[Draw], folder: Path, code: str) -> None:
+    """Put the parts of which every draw is there into the record, each with the stamp of its last one."""
+    for part in dict.fromkeys(draw.part for draw in draws):
+        found = [draw.known(folder, code) for draw in draws if draw.part == part]
+        kept = [one for one in found if one is not None]
+        if len(kept) < len(found):
+            print(f"incomplete: {part}, {len(kept)} of {len(found)} draws")
+            continue
+        last = max(kept, key=lambda one: str(one["date"]))
+        record.keep(
+            part, [run for one in kept for run in one["result"]], {key: last[key] for key in STAMP}, seeds=len(kept)
+        )
 
 
 def holds(run: dict[str, float]) -> bool:
@@ -200,23 +265,29 @@ def main() -> None:
     parser.add_argument("--measure", action="store_true")
     parser.add_argument("--data", type=Path, help="the folder of the feature files")
     parser.add_argument("--photos", type=Path, help="the feature file of the photos")
-    parser.add_argument("--pools", default=",".join([*VALIDATION, *TEST]), help="names, with commas between them")
+    parser.add_argument("--only", default=",".join([*VALIDATION, *TEST]), help="pools, with commas between them")
     parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--cores", type=int, default=cores.count())
+    parser.add_argument("--commit", metavar="HASH", help="the commit of the code, on a machine without a checkout")
+    parser.add_argument("--draws", type=Path, default=DRAWS, help="the folder in which draws are kept")
     parser.add_argument("--record", type=Path, default=RECORD)
     parser.add_argument("--page", type=Path, default=PAGE)
     args = parser.parse_args()
     record = Record(args.record, __doc__.splitlines()[0])
-    for name in args.pools.split(",") if args.measure else ():
-        x, truth = load(name, args.data, args.photos)
-        for few in (True, False):
-            if few and truth.max() < FEW_CLASSES:
-                continue
-            for kind in KINDS:
-                record.measure(
-                    f"{name} {'10' if few else 'all'} {kind}",
-                    lambda kind=kind, few=few, x=x, truth=truth: runs(x, truth, kind, args.seeds, few),
-                    seeds=args.seeds,
-                )
+    if args.measure:
+        code = args.commit or commit() or "unknown-dirty"
+        draws = [
+            Draw(pool, classes, kind, seed)
+            for pool in args.only.split(",")
+            for classes in ("10", "all")
+            if classes == "all" or load(pool, args.data, args.photos)[1].max() >= FEW_CLASSES
+            for kind in KINDS
+            for seed in range(args.seeds)
+        ]
+        args.draws.mkdir(parents=True, exist_ok=True)
+        missing = [draw for draw in draws if draw.known(args.draws, code) is None]
+        measure_all(missing, args.cores, args.data, args.photos, args.draws, code)
+        join(record, draws, args.draws, code)
     write_text(args.page, page(args.page.read_text(encoding="utf-8"), record))
 
 

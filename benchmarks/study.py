@@ -72,10 +72,13 @@ class Record:
         same = known is not None and (known["commit"], known["settings"]) == (here, settings)
         if same and not here.endswith("-dirty"):
             return
-        result = work()
-        self.parts[part] = {"settings": settings, "result": result} | stamp()
-        write_text(self.path, json.dumps({"what": self.what, "parts": self.parts}, indent=1) + "\n")
+        self.keep(part, work(), stamp(), **settings)
         print(f"measured: {part}", flush=True)
+
+    def keep(self, part: str, result: Any, origin: Mapping[str, Any], **settings: Any) -> None:
+        """Write a part, with the stamp of its measurement."""
+        self.parts[part] = {"settings": settings, "result": result} | origin
+        write_text(self.path, json.dumps({"what": self.what, "parts": self.parts}, indent=1) + "\n")
 
     def result(self, part: str) -> Any:
         """The result of a part; None where it has not been measured."""

@@ -125,6 +125,23 @@ def test_docs_of_pools_and_images(page: str, studies: list[str]) -> None:
         assert script(study).page(text, saved(study)) == text, f"run benchmarks/{study}.py"
 
 
+def test_an_estimate_joins_the_record_once_all_of_its_draws_are_there(tmp_path: Path) -> None:
+    estimate = script("estimate")
+    record = script("study").Record(tmp_path / "record.json", "a test")
+    first, second = draws = [estimate.Draw("digits", "all", "class", seed) for seed in (0, 1)]
+    estimate.measure(first, tmp_path, None, tmp_path, "abc")
+    estimate.join(record, draws, tmp_path, "abc")
+    assert not record.parts
+    estimate.measure(second, tmp_path, None, tmp_path, "abc")
+    estimate.join(record, draws, tmp_path, "def")  # other code
+    assert not record.parts
+    estimate.join(record, draws, tmp_path, "abc")
+    (part,) = json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))["parts"].values()
+    assert [(run["seed"], run["labels"]) for run in part["result"]] == [(s, n) for s in (0, 1) for n in estimate.SIZES]
+    assert (part["commit"], part["settings"]) == ("abc", {"seeds": 2})
+    assert first.known(tmp_path, "abc") and not first.known(tmp_path, "abc-dirty")
+
+
 def test_docs_performance() -> None:
     text, report = read("performance.md"), script("speed_report")
     records = [report.load(f"{name}.json") for name in ("speed", "speed_cuda", "pool")]
