@@ -112,7 +112,7 @@ def main() -> None:
     torch.backends.cuda.matmul.allow_tf32 = False
     names = options.only or methods()
     cub, compared = a2lp.load("cub"), min(options.compared or options.tasks, options.tasks)
-    head = {"n_tasks": options.tasks, "set": "CUB"} | stamp("cuda")
+    head = {"n_tasks": options.tasks, "set": "CUB", "device": "cuda"} | stamp("cuda")
     if options.commit is not None:
         head["commit"] = options.commit
     same = ("n_tasks", "versions", "hardware", "commit")

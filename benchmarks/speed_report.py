@@ -1,4 +1,5 @@
-"""The tables of docs/performance.md and its figure, from the records of ``speed.py`` and ``pool.py``.
+"""The tables of docs/performance.md and its figure, from the records of ``speed.py``, ``gpu_methods.py``, ``field.py``
+and ``pool.py``.
 
 .venv/bin/python benchmarks/speed_report.py
 """
@@ -18,10 +19,13 @@ from a2lp.files import write_text
 
 PAGE = ROOT / "docs" / "performance.md"
 FIGURE = ROOT / "docs" / "assets" / "scaling.svg"
+SOURCES = ("speed", "speed_cuda", "gpu_methods", "field", "pool")
 
 
 def load(name: str) -> dict[str, Any]:
-    record: dict[str, Any] = json.loads((RECORDS / name).read_text(encoding="utf-8"))
+    """A record; nothing if it was not measured yet."""
+    path = RECORDS / name
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return record
 
 
@@ -224,7 +228,46 @@ def large_pools(record: dict[str, Any]) -> str:
     return table(heads, rows)
 
 
-def page(text: str, cpu: dict[str, Any], cuda: dict[str, Any], pool: dict[str, Any]) -> str:
+def methods_on_gpu(record: dict[str, Any], field: dict[str, Any]) -> str:
+    """Seconds of each method for 1- and 5-shot tasks, those of one core beside them, and what its labels differ by."""
+    if not record:
+        return ""
+    heads = ["", "engine", "1-shot", "5-shot", "one core, 1-shot", "ratio", "equal labels", "difference in accuracy"]
+    rows = []
+    for name in dict.fromkeys(cell.rpartition(", ")[0] for cell in record["cells"]):
+        one, five = (record["cells"].get(f"{name}, {n_shot}-shot", {}) for n_shot in (1, 5))
+        if "seconds" not in one or "seconds" not in five:
+            failed = one.get("failed", five.get("failed", ""))
+            rows.append([f"`{name}`", failed.partition(":")[0], *[""] * (len(heads) - 2)])
+            continue
+        first, second = (statistics.median(cell["seconds"]) for cell in (one, five))
+        core = field["parts"].get(f"times {name}", {}).get("result", {}).get("ms")
+        seconds = None if core is None else core * record["n_tasks"] / 1000
+        equal = min(cell["equal"] for cell in (one, five))
+        mean, error = max((cell["difference"] for cell in (one, five)), key=lambda pair: abs(pair[0]))
+        rows.append(
+            [
+                f"`{name}`",
+                f"`{one['engine']}`",
+                number(first),
+                number(second),
+                "" if seconds is None else number(seconds),
+                "" if seconds is None else f"{number(seconds / first)}",
+                f"{100 * equal:.2f} %",
+                f"{mean:+.3f} ±{error:.3f}",
+            ]
+        )
+    return f"{provenance(record)}\n\n{table(heads, rows)}"
+
+
+def page(
+    text: str,
+    cpu: dict[str, Any],
+    cuda: dict[str, Any],
+    methods: dict[str, Any],
+    field: dict[str, Any],
+    pool: dict[str, Any],
+) -> str:
     """The text of docs/performance.md with its generated parts."""
     parts = {
         "cpu": f"{provenance(cpu)}\n\n{headline(cpu, 'fused_cpu')}",
@@ -235,15 +278,16 @@ def page(text: str, cpu: dict[str, Any], cuda: dict[str, Any], pool: dict[str, A
         "cuda": f"{provenance(cuda)}\n\n{headline(cuda, 'fused_cuda')}",
         "cuda engines": all_engines(cuda),
         "cuda first use": f"{first_use(cuda)}\n\n{memory(cuda)}",
+        "methods": methods_on_gpu(methods, field),
         "pools": f"{provenance(pool)}\n\n{large_pools(pool)}",
     }
     return fill(text, "speed_report", parts)
 
 
 def main() -> None:
-    cpu, cuda, pool = (load(f"{name}.json") for name in ("speed", "speed_cuda", "pool"))
-    write_text(PAGE, page(PAGE.read_text(encoding="utf-8"), cpu, cuda, pool))
-    write_text(FIGURE, figure(cpu))
+    records = [load(f"{name}.json") for name in SOURCES]
+    write_text(PAGE, page(PAGE.read_text(encoding="utf-8"), *records))
+    write_text(FIGURE, figure(records[0]))
 
 
 if __name__ == "__main__":

@@ -81,6 +81,7 @@ extern "C" int run(int blocks, int threads, int bytes, const Params* p, const re
 """
 CALLED = {
     "sinkhorn": "a2lp_sinkhorn(given[0], given[1], given[2], given[3], found[0], *p)",
+    "fill": "a2lp_fill(given[0], given[1], found[0], *p)",
     "jacobi": "a2lp_jacobi(given[0], found[0], found[1], *p)",
     "descent": "a2lp_descent(given[0], given[1], given[2], found[0], *p)",
 }
@@ -153,6 +154,20 @@ def test_threads_of_sinkhorn_wait_for_each_other(library: Library) -> None:
     alone = sinkhorn(library, arrays, 1e-3)
     for threads, resident in ((3, 1), (7, 0)):
         np.testing.assert_array_equal(sinkhorn(library, arrays, 1e-3, threads=threads, resident=resident), alone)
+
+
+@pytest.mark.parametrize(("c", "n"), [(5, 75), (20, 31), (2, 1)])
+def test_filling_is_that_of_the_processor(library: Library, c: int, n: int) -> None:
+    rng, built = np.random.default_rng(0), library("fill", DOUBLE=1)
+    shares = rng.dirichlet(np.linspace(0.1, 2, c), (3, n)).transpose(0, 2, 1)
+    least = rng.uniform(0.3, 1, (3, 1, 1)) * n / c
+    expected = _maths.filled(shares, least)
+    assert np.abs(expected - shares).max() > 0.1
+    for threads in (1, 5):
+        found = np.full((3, c, n), np.nan)
+        params = per_task.FillParams(_maths._LEAST_MASS, n, c, _maths._FILLING_ROUNDS)
+        launch(built, [shares, least], [found], params, per_task.fill_bytes(n, c, 8), threads)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
 def eigh(library: Library, matrices: Array, threads: int = 1) -> tuple[Array, Array]:

@@ -13,14 +13,15 @@ from typing import Any
 from a2lp.arrays import Array, is_torch, namespace
 from a2lp.kernels import cuda
 
-PARTS = 8  # threads that sum a class, as in sinkhorn.cu
+PARTS = 8  # threads that sum a class, as in sinkhorn.cu and fill.cu
 _GROUP = 8  # most classes that a thread of descent.cu multiplies at once
 _SWEEPS = 30  # of Jacobi's rotations, at most; matrices of a hundred rows take eight
 _TOLERANCE = 1 / 16  # of their entries outside the diagonal, in roundings of the matrix' length
 # threads of a block, at most, as in the kernels' launch bounds
-_SINKHORN_THREADS, _JACOBI_THREADS, _DESCENT_THREADS = 256, 256, 512
+_THREADS = {"sinkhorn": 256, "fill": 256, "jacobi": 256, "descent": 512}
 
 SinkhornParams: Any = cuda.structure(ctypes.c_double, "tolerance", "n c has_fixed rounds")
+FillParams: Any = cuda.structure(ctypes.c_double, "tiny", "n c rounds")
 JacobiParams: Any = cuda.structure(ctypes.c_double, "tolerance", "n sweeps")
 DescentParams: Any = cuda.structure(ctypes.c_double, "rate momentum decay", "n c steps")
 
@@ -38,10 +39,25 @@ def scale(kernel: Array, columns: Array, rows: Array, fixed: Array | None, toler
     params = SinkhornParams(tolerance, n, c, fixed is not None, rounds)
     arrays = kernel, columns, rows, columns if fixed is None else fixed
     resident = sinkhorn_bytes(n, c, itemsize, resident=True) <= cuda.shared_limit(kernel.device)
-    threads = min(_SINKHORN_THREADS, _warps(max(n, c * PARTS)))
+    threads = _warps(max(n, c * PARTS))
     shared = sinkhorn_bytes(n, c, itemsize, resident=resident)
     _launch("sinkhorn", arrays, (plan,), params, shared, threads, RESIDENT=int(resident))
     return plan
+
+
+def can_fill(shares: Array) -> bool:
+    """Whether ``fill`` takes soft labels (b, c, n)."""
+    _, c, n = shares.shape
+    return _fits(shares, lambda itemsize: fill_bytes(n, c, itemsize))
+
+
+def fill(shares: Array, least: Array, tiny: float, rounds: int) -> Array:
+    """Soft labels (b, c, n) in which no class is smaller than ``least`` (b, 1, 1); see ``methods._maths.filled``."""
+    _, c, n = shares.shape
+    found = namespace(shares).empty(shares.shape, dtype=shares.dtype, device=shares.device)
+    shared, threads = fill_bytes(n, c, shares.dtype.itemsize), _warps(max(n, c * PARTS))
+    _launch("fill", (shares, least), (found,), FillParams(tiny, n, c, rounds), shared, threads)
+    return found
 
 
 def can_diagonalise(matrices: Array) -> bool:
@@ -56,7 +72,7 @@ def eigh(matrices: Array) -> tuple[Array, Array]:
     values = xp.empty(matrices.shape[:-1], dtype=matrices.dtype, device=matrices.device)
     params = JacobiParams(_TOLERANCE * float(xp.finfo(matrices.dtype).eps), n, _SWEEPS)
     shared = jacobi_bytes(n, matrices.dtype.itemsize)
-    _launch("jacobi", (matrices,), (values, vectors), params, shared, _JACOBI_THREADS)
+    _launch("jacobi", (matrices,), (values, vectors), params, shared, _THREADS["jacobi"])
     return values, xp.matrix_transpose(vectors)
 
 
@@ -75,7 +91,7 @@ def descent_losses(
     resident = descent_bytes(n, c, itemsize, resident=True) <= cuda.shared_limit(logits.device)
     groups = -(-c // _GROUP)
     sizes = {"GROUP": -(-c // groups), "RESIDENT": int(resident)}
-    shared, threads = descent_bytes(n, c, itemsize, resident=resident), min(_DESCENT_THREADS, _warps(n * groups))
+    shared, threads = descent_bytes(n, c, itemsize, resident=resident), _warps(n * groups)
     params = DescentParams(*rates, n, c, steps)
     _launch("descent", (products, target, logits), (losses,), params, shared, threads, **sizes)
     return losses
@@ -89,6 +105,11 @@ def source(name: str) -> str:
 def sinkhorn_bytes(n: int, c: int, itemsize: int, *, resident: bool) -> int:
     """What the pointers in sinkhorn.cu add up to."""
     return itemsize * (3 * n + c + c * PARTS + c * n * resident)
+
+
+def fill_bytes(n: int, c: int, itemsize: int) -> int:
+    """What the pointers in fill.cu add up to."""
+    return itemsize * (c * n + c + c * PARTS)
 
 
 def jacobi_bytes(n: int, itemsize: int) -> int:
@@ -121,7 +142,7 @@ def _launch(name: str, given: Any, found: Any, params: Any, shared: int, threads
     defines["DOUBLE"] = int(given[0].dtype.itemsize == 8)
     device = given[0].device
     with torch.cuda.device(device):
-        kernel = _kernel(name, device, shared, threads, tuple(defines.items()))
+        kernel = _kernel(name, device, shared, min(threads, _THREADS[name]), tuple(defines.items()))
         kernel.launch(given[0].shape[0], [*(x.contiguous() for x in given), *found], params)
 
 

@@ -12,6 +12,8 @@ from a2lp.preprocess import l2, unit_gram
 _LEAST_KERNEL = 1e-26  # added, since zeros cannot be scaled; entries between unit vectors are above 1e-17
 _LEAST_PROBABILITY = 1e-30
 _SINKHORN_ROUNDS = 1000
+_FILLING_ROUNDS = 50
+_LEAST_MASS = 1e-20
 _TIE = 1e-6
 
 
@@ -164,6 +166,18 @@ def descent_losses(
         velocity = momentum * velocity + (e / sums - target) @ products + decay * logits
         logits = logits - rate * velocity
     return (norms[:, 0, :] - xp.sum(target * logit_sums, axis=1)) / steps
+
+
+def filled(shares: Array, least: Array) -> Array:
+    """Soft labels (b, c, m) in which no class is smaller than ``least`` (b, 1, 1), as far as rows of 1 allow."""
+    if per_task.can_fill(shares):
+        return per_task.fill(shares, least, _LEAST_MASS, _FILLING_ROUNDS)
+    xp = namespace(shares)
+    for _ in range(_FILLING_ROUNDS):
+        shares = shares / xp.clip(xp.sum(shares, axis=1, keepdims=True), min=_LEAST_MASS)
+        mass = xp.sum(shares, axis=2, keepdims=True)
+        shares = xp.where(mass < least, shares * (least / xp.clip(mass, min=_LEAST_MASS)), shares)
+    return shares
 
 
 def log_scores(probabilities: Array, tau: float) -> Array:

@@ -16,12 +16,11 @@ from dataclasses import dataclass
 
 from a2lp.arrays import Array, namespace, one_hot, softmax
 from a2lp.checks import choice, number, whole
-from a2lp.methods._maths import centred_unit_gram, log_scores
+from a2lp.methods._maths import centred_unit_gram, filled, log_scores
 from a2lp.methods.base import Method, Outcome, Points, scored
 from a2lp.preprocess import POWERS, rooted, unit_gram
 
-_ROUNDS = 50  # of scaling rows and small classes
-_LEAST = 1e-20  # mass that is never divided by
+_LEAST = 1e-20  # mass that is never divided by, as in the scaling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +51,7 @@ class BMS(Method):
         shares = points.memberships  # (b, c, n)  zero where there is no label
         for _ in range(self.steps):
             likely = softmax(self.lam * _cosines(shares, gram)[:, :, s:], axis=1)
-            shares = xp.concat([given, _filled(likely, least)], axis=2)
+            shares = xp.concat([given, filled(likely, least)], axis=2)
             labels = one_hot(xp.argmax(shares, axis=1), points.n_classes, shares.dtype)  # (b, n, c)
             least = xp.min(xp.sum(labels, axis=1), axis=1)[:, None, None]
         found = xp.matrix_transpose(shares[:, :, s : s + points.n_query])
@@ -67,13 +66,3 @@ def _cosines(weights: Array, gram: Array) -> Array:
     squares = xp.sum(weights * cross, axis=2, keepdims=True)
     some = squares > 32 * float(xp.finfo(gram.dtype).eps)
     return cross / xp.where(some, xp.sqrt(xp.where(some, squares, xp.ones_like(squares))), xp.ones_like(squares))
-
-
-def _filled(shares: Array, least: Array) -> Array:
-    """Soft labels (b, c, m) in which no class is smaller than ``least`` (b, 1, 1), as far as rows of 1 allow."""
-    xp = namespace(shares)
-    for _ in range(_ROUNDS):
-        shares = shares / xp.clip(xp.sum(shares, axis=1, keepdims=True), min=_LEAST)
-        mass = xp.sum(shares, axis=2, keepdims=True)
-        shares = xp.where(mass < least, shares * (least / xp.clip(mass, min=_LEAST)), shares)
-    return shares

@@ -32,8 +32,7 @@ def _compiled(points: Points, settings: Settings) -> Array:
     xp = namespace(vectors)
     gram = to_numpy(vectors @ xp.matrix_transpose(vectors)).astype(np.float64)  # (b, n, n)
     codes = to_numpy(points.codes).astype(np.int64)
-    axes = _principal_axes(gram, settings.n_components)
-    found = map_on_cores(lambda i: _rounds(gram[i], axes[i], codes[i], points.n_classes, settings), range(len(gram)))
+    found = map_on_cores(lambda i: _rounds(gram[i], codes[i], points.n_classes, settings), range(len(gram)))
     return like(np.stack(found), vectors, vectors.dtype)
 
 
@@ -44,12 +43,12 @@ LOOP = Loop(
 )
 
 
-def _rounds(gram: NDArray, axes: NDArray, codes: NDArray, n_classes: int, settings: Settings) -> NDArray:
+def _rounds(gram: NDArray, codes: NDArray, n_classes: int, settings: Settings) -> NDArray:
     """Log-probabilities (n - s, c) of one task."""
     from a2lp.kernels import logistic
     from a2lp.loops.ici import kernel
 
-    s, n = len(codes), len(gram)
+    s, n, axes = len(codes), len(gram), _principal_axes(gram, settings.n_components)
     labels = np.concatenate([codes, np.zeros(n - s, np.int64)])
     training = np.arange(s)
     coefficients = np.zeros((n_classes, s + 1))  # of the training points, then the biases
@@ -87,10 +86,10 @@ def _credible(labels: NDArray, place: NDArray, share: NDArray, training: NDArray
 
 
 def _principal_axes(gram: NDArray, n_components: int) -> NDArray:
-    """Orthonormal rows (b, r, n) that span the principal components of points with these inner products."""
-    rows = gram - gram.mean(axis=1, keepdims=True)
-    centred = rows - rows.mean(axis=2, keepdims=True)
+    """Orthonormal rows (r, n) that span the principal components of points with these inner products (n, n)."""
+    rows = gram - gram.mean(axis=0)
+    centred = rows - rows.mean(axis=1, keepdims=True)
     values, vectors = np.linalg.eigh(centred)
-    top, axes = values[:, -n_components:], vectors[:, :, -n_components:]
-    floor = np.maximum(_NO_DIRECTION * values[:, -1:], np.finfo(np.float64).tiny)
-    return np.ascontiguousarray(np.swapaxes(np.where((top > floor)[:, None, :], axes, 0.0), 1, 2))
+    top, axes = values[-n_components:], vectors[:, -n_components:]
+    floor = max(_NO_DIRECTION * values[-1], np.finfo(np.float64).tiny)
+    return np.ascontiguousarray(np.where(top > floor, axes, 0.0).T)
