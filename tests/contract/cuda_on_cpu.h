@@ -103,6 +103,7 @@ template <class T> static T __ldcg(const T* at) { return *at; }
 static void __nanosleep(int) { abort(); }  // blocks run one after the other: nobody to wait for
 static void __threadfence() {}
 static int atomicAdd(int* at, int x) { int old = *at; *at += x; return old; }
+static int atomicMax(int* at, int x) { int old = *at; *at = max(old, x); return old; }
 static int atomicExch(int* at, int x) { int old = *at; *at = x; return old; }
 static float fast_root(float x) { return sqrtf(x); }
 static float fast_inverse_root(float x) { return 1.f / sqrtf(x); }

@@ -96,7 +96,10 @@ def solve(tmp_path_factory: pytest.TempPathFactory) -> Solve:
     def emulated(device: Any, sizes: Sizes) -> tuple[Emulated, int]:
         return Emulated(sizes), 2
 
-    return lambda points, settings: fused_cuda.solve(points, settings, emulated)
+    def run(points: Points, settings: Settings, limit: int = 232448) -> Result:
+        return fused_cuda.solve(points, settings, Sizes.of(points, settings, limit), emulated)
+
+    return run
 
 
 SHAPES = {

@@ -7,6 +7,7 @@ express a Cholesky factor, a merge of sorted lists or substitutions with shuffle
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
@@ -23,12 +24,13 @@ _CHUNK_BYTES = 2 << 30
 # Steps of a task that a block runs before it takes another task, where there are more tasks than blocks. With whole
 # tasks the last blocks would run alone; resuming a task costs less than one step.
 _PART = 50
+_ROUGH = 0.01  # what an inverse may be wrong by at first
 
 
 _Params = cuda.structure(
     ctypes.c_float,
     "alpha gamma tau scale entropy marginal lr beta1 beta2 eps loss_tol",
-    "steps updates loss adam tasks parts part",
+    "steps updates loss adam tasks parts part doublings",
 )
 
 
@@ -45,33 +47,51 @@ class Sizes(NamedTuple):
     d: int
     queries: int
     gamma3: bool
+    corrected: bool
 
     @classmethod
-    def of(cls, points: Points, settings: Settings) -> Sizes:
-        """The sizes of tasks."""
+    def of(cls, points: Points, settings: Settings, limit: int) -> Sizes:
+        """The sizes of tasks where a block has shared memory up to a limit."""
         (_, n, d), s, loss = points.vectors.shape, points.codes.shape[1], settings.loss
         queries = 1 + QUERY_TERMS.index(loss.queries) if loss.on_queries else 0
         k = min(settings.n_neighbors, n - 1)
-        return cls(s, n - s, points.n_classes, k, _padded(d), queries, settings.gamma == 3)
+        sizes = cls(s, n - s, points.n_classes, k, _padded(d), queries, settings.gamma == 3, corrected=True)
+        if queries or not sizes.correctable or settings.alpha > 0.95 or sizes.shared_bytes > limit:
+            return sizes._replace(corrected=False)
+        return sizes
+
+    @property
+    def correctable(self) -> bool:
+        """Whether a warp can have 16 rows of the system, and its room is enough for the wide half."""
+        n, sums = self.s + self.m, self.s * (_sixteens(self.m) + _sixteens(self.s) + 8)
+        return n <= 16 * WARPS and n * _sixteens(n) >= sums + self._factors
+
+    @property
+    def _factors(self) -> int:
+        anchors, points = _sixteens(self.s), _sixteens(self.m)
+        return (16 if self.s <= 8 else 2 * anchors) * (points + anchors + 8) // 2
 
     @property
     def shared_bytes(self) -> int:
         """The shared memory that the kernel divides up."""
         s, m, c = self.s, self.m, self.c
         n, anchors, points = s + m, _sixteens(s), _sixteens(m)
-        factors = (16 if s <= 8 else 2 * anchors) * (points + anchors + 8) // 2
-        sums = s * (points + anchors + 8)
-        scratch = -(-max(n * (n | 1), sums) // 4) * 4
-        floats = WARPS * 2 * PIECE * (points + 2 * s) + s * self.d + scratch + factors
+        if self.corrected:  # the system, a rough inverse, right-hand sides
+            system = (3 * n + 3 * (-(-c // 8) * 8)) * _sixteens(n) // 2 + 2 * c
+        else:
+            sums = s * (points + anchors + 8)
+            system = -(-max(n * (n | 1), sums) // 4) * 4 + self._factors
+        floats = WARPS * 2 * PIECE * (points + 2 * s) + s * self.d + system
         floats += s * n + n * ((2 * c) | 1) + s * c + (min(self.k, s + 1) + 1) * m + 6 * n + 3 * s + m
         floats += (WARPS + 2 * c) * (self.queries > 0)
         return 4 * floats + 256  # 256 for variables that it declares
 
     def defines(self, blocks: int) -> dict[str, int]:
         """For the compiler; ``blocks`` share a multiprocessor."""
-        s, m, c, k, d, queries, gamma3 = self
+        s, m, c, k, d, queries, gamma3, corrected = self
         return {
             "S": s, "M": m, "N": s + m, "C": c, "K": k, "DP": d, "QUERIES": queries, "GAMMA3": int(gamma3),
+            "CORRECTED": int(corrected),
             "WARPS": WARPS, "BLOCKS": blocks,
         }  # fmt: skip
 
@@ -82,7 +102,8 @@ def run(points: Points, settings: Settings) -> Result:
     m = n - s
     per_task = 4 * (2 * m * _padded(d) + 2 * m * m + 5 * s * _padded(d) + settings.steps)
     parts = chunks(b, max(1, _CHUNK_BYTES // per_task))
-    joined: Result = collect(b, (solve(points.part(part), settings) for part in parts))
+    sizes = Sizes.of(points, settings, cuda.shared_limit(points.vectors.device))
+    joined: Result = collect(b, (solve(points.part(part), settings, sizes) for part in parts))
     return joined
 
 
@@ -96,7 +117,8 @@ def refusal(points: Points, settings: Settings) -> str | None:
         return f"it computes in float32, and these are {vectors.dtype}"
     if settings.renormalize or settings.grad_tol is not None:
         return "renormalize and grad_tol need the whole gradient before any of the step, and it makes both tile by tile"
-    sizes, has = Sizes.of(points, settings), cuda.shared_limit(vectors.device)
+    has = cuda.shared_limit(vectors.device)
+    sizes = Sizes.of(points, settings, has)
     needs = sizes.shared_bytes
     if needs > has:
         task = f"a task of {sizes.s} + {sizes.m} points"
@@ -142,11 +164,13 @@ def _kernel(device: Any, sizes: Sizes) -> tuple[cuda.Kernel, int]:
     return cuda.Kernel(code, "a2lp", shared, threads=32 * WARPS), places
 
 
-def solve(points: Points, settings: Settings, kernel_of: Callable[[Any, Sizes], tuple[Any, int]] = _kernel) -> Result:
+def solve(
+    points: Points, settings: Settings, sizes: Sizes, kernel_of: Callable[[Any, Sizes], tuple[Any, int]] = _kernel
+) -> Result:
     """Algorithm 1 for a chunk of tasks; ``kernel_of`` is another machine's in tests."""
     import torch
 
-    (b, _, d), sizes = points.vectors.shape, Sizes.of(points, settings)
+    b, _, d = points.vectors.shape
     s, m, c, k, dp, *_ = sizes
     device = points.vectors.device
     pad = torch.nn.functional.pad
@@ -177,7 +201,7 @@ def solve(points: Points, settings: Settings, kernel_of: Callable[[Any, Sizes], 
     parameters = _Params(
         settings.alpha, settings.gamma, settings.tau, terms.weight * settings.scale(s), terms.entropy, terms.marginal,
         settings.lr, *settings.betas, settings.eps, settings.tolerances[0], settings.steps, settings.updates, kind,
-        settings.optimizer == "adam", b, parts, _PART,
+        settings.optimizer == "adam", b, parts, _PART, _doublings(settings.alpha),
     )  # fmt: skip
     rates = _rates(device, settings.lr, *settings.betas, settings.updates)
     arrays = (pieces, magnify, codes, rates, sim, near, moments, z, anchors, losses, taken, converged, queue, finished)
@@ -185,6 +209,11 @@ def solve(points: Points, settings: Settings, kernel_of: Callable[[Any, Sizes], 
         kernel.launch(min(b, places), arrays, parameters)
     z = torch.cat([z[:, m:], z[:, :m]], dim=1)  # support first again
     return Result(z, anchors[:, :, :d].contiguous(), losses, taken.to(torch.int64), converged.to(torch.bool))
+
+
+def _doublings(alpha: float) -> int:
+    """How often an inverse of the system is improved from the identity on, which is wrong by alpha."""
+    return math.ceil(math.log2(math.log(_ROUGH) / math.log(alpha))) if alpha > _ROUGH else 0
 
 
 @cache

@@ -36,7 +36,18 @@
 #define FACTORS ((STACKED ? 16 : 2 * SP) * GS / 2)  // floats' room of them all
 #define DOWN ((MP + SP) / 16)          // tiles of 16 points, the last of them anchors
 #define NS (MP + SP + 8)               // from row to row of a warp's sums
-#define SCRATCH (((N * LD > S * NS ? N * LD : S * NS) + 3) / 4 * 4)
+
+// The system is either factored, or its solutions are corrected from step to step by a rough inverse.
+#if CORRECTED
+#define NP ((N + 15) / 16 * 16)
+#define MATRIX (N * NP / 2)   // floats' room of a matrix of halves
+#define SOLUTIONS ((C + 7) / 8 * 8 * NP / 2)  // and of right-hand sides or solutions
+#define SYSTEM (2 * MATRIX)   // high halves, then low
+#define SCRATCH (SYSTEM - FACTORS)  // the coefficients come when the system is not needed any more
+#else
+#define SYSTEM (((N * LD > S * NS ? N * LD : S * NS) + 3) / 4 * 4)
+#define SCRATCH SYSTEM
+#endif
 #define TOGETHER (SCRATCH / (S * NS) < WARPS ? SCRATCH / (S * NS) : WARPS)  // warps whose sums fit the scratch at a time
 #define FULL 0xffffffffu
 #define NO_CUT 0x7fffffff
@@ -48,6 +59,7 @@ typedef unsigned short half_t;
 struct Params {
     float alpha, gamma, tau, scale, entropy, marginal, lr, beta1, beta2, eps, loss_tol;
     int steps, updates, loss, adam, tasks, parts, part;  // part: steps of one
+    int doublings;  // of the digits of a rough inverse, from none to enough
 };
 
 // What a block is at; in shared memory, since registers are short
@@ -406,6 +418,11 @@ __device__ __noinline__ int tie_cut(int i, float t, const float* simA, int of_re
     return NO_CUT;
 }
 
+#if CORRECTED
+// Where a matrix of halves, with rows of NP, has an entry: 8 columns of 8 rows are in different banks, mostly.
+__device__ __forceinline__ int entry(int row, int column) { return row * NP + (column ^ (row & 4) << 1); }
+#endif
+
 // The K-th largest of a row of anchors by one warp, as bits: non-negative floats are ordered as integers. It is sought
 // among the neighbours of the last step's, and if it is not near, by bisection.
 __device__ int kth_bits(const float* row, int guess) {
@@ -512,7 +529,7 @@ __device__ __noinline__ void thresholds(const float* simA, const float* near, fl
     __syncthreads();
 }
 
-// The system I - alpha S of eq. 5 (lower triangle, zeros above), and the degrees.
+// The system I - alpha S of eq. 5, and the degrees: the lower triangle, zeros above, or all of it as halves.
 template <bool TIES>
 __device__ __noinline__ void build(const float* simA, const float* threshold, const int* cut, float* U, float* degree,
                                    float* scale, const Params& p) {
@@ -558,14 +575,205 @@ __device__ __noinline__ void build(const float* simA, const float* threshold, co
 #pragma unroll
         for (int r = 0; r < WIDE; r++) {
             const int j = lane + 32 * r;
+#if CORRECTED
+            unsigned high, low;
+            split(j < N && j != i ? f * others[r] * weight[o][r] : (float)(i == j), 0.f, high, low);
+            half_t* to = (half_t*)U + entry(i, j);
+            if (32 * r + 32 <= NP || j < NP) to[0] = (half_t)high, to[2 * MATRIX] = (half_t)low;
+#else
             float value = 0.f;
             if (32 * r < (o + 1) * WARPS) value = j < i ? f * others[r] * weight[o][r] : (float)(i == j);
             if (32 * r + 32 <= N || j < N) U[i * LD + j] = value;
+#endif
         }
     }
     __syncthreads();
 }
 
+#if CORRECTED
+// ---- solutions that are corrected -----------------------------------------------------------------------------------
+
+// A step changes the system a little, so the last step's solutions are nearly right, and so is an inverse of some steps
+// ago. Solutions X of A X = B are corrected, X += P (B - A X), until they are right: residuals are made to the precision
+// of float32, while P and what it is multiplied with are plain halves. Newton's iteration P <- (2 I - P A) P squares what
+// P is wrong by, and it leads to the inverse from P = I on, since the eigenvalues of A are between 0 and 2.
+
+#define LIFT 1024.f         // of residuals, which would be too small for halves
+#define ENOUGH 1e-6f        // a residual of float32, where right-hand sides are about 1
+#define ROUGH 0.02f         // a correction that leaves more than this calls for a better inverse
+#define COLUMN_TILES ((C + 7) / 8)
+#define ROW_TILES (NP / 16)
+#define MOST_ROUNDS 12
+
+// Fragments of a matrix of halves, of 16 rows by 16 columns, or of 16 columns by 16 rows; rows after the last are any.
+__device__ __forceinline__ void load_rows(unsigned* to, const half_t* matrix, int m, int k) {
+    const int lane = threadIdx.x % 32, part = lane / 8;
+    load_matrices(to, matrix + entry(min(16 * m + part % 2 * 8 + lane % 8, N - 1), 16 * k + part / 2 * 8));
+}
+__device__ __forceinline__ void load_columns(unsigned* to, const half_t* matrix, int n, int k) {
+    const int lane = threadIdx.x % 32, part = lane / 8;
+    load_transposed(to, matrix + entry(min(16 * k + part % 2 * 8 + lane % 8, N - 1), 16 * n + part / 2 * 8));
+}
+__device__ __forceinline__ void load_solutions(unsigned* to, const half_t* high, const half_t* low, int t, int k) {
+    const int lane = threadIdx.x % 32, part = lane / 8;
+    load_matrices(to, (part < 2 ? high : low) + entry(8 * t + lane % 8, 16 * k + part % 2 * 8));
+}
+
+// P <- (2 I - P A) P, in which a warp makes 16 rows.
+__device__ __noinline__ void improve_inverse(const half_t* A, half_t* P) {
+    const int lane = threadIdx.x % 32, m = threadIdx.x / 32;
+    unsigned found[ROW_TILES][4];
+    if (m < ROW_TILES) {
+        unsigned rows[ROW_TILES][4], left[ROW_TILES][4];
+#pragma unroll
+        for (int k = 0; k < ROW_TILES; k++) load_rows(rows[k], P, m, k);
+        auto product = [&](unsigned(*to)[4], const unsigned(*with)[4], bool last) {
+#pragma unroll
+            for (int n = 0; n < ROW_TILES; n++) {
+                float sum[2][4] = {};
+#pragma unroll
+                for (int k = 0; k < ROW_TILES; k++) {
+                    unsigned b[4];
+                    load_columns(b, last ? P : A, n, k);
+                    multiply_add(sum[0], with[k], b[0], b[1]);
+                    multiply_add(sum[1], with[k], b[2], b[3]);
+                }
+#pragma unroll
+                for (int o = 0; o < 4; o++) {
+                    float x[2];
+#pragma unroll
+                    for (int e = 0; e < 2; e++) {
+                        x[e] = sum[o / 2][o % 2 * 2 + e];
+                        const int row = 16 * m + lane / 4 + o % 2 * 8, column = 16 * n + o / 2 * 8 + lane % 4 * 2 + e;
+                        if (!last) x[e] = (row == column ? 2.f : 0.f) - x[e];
+                        if (row >= N || column >= N) x[e] = 0.f;
+                    }
+                    unsigned rest;
+                    split(x[0], x[1], to[n][o], rest);
+                }
+            }
+        };
+        product(left, rows, false);
+        product(found, left, true);
+    }
+    __syncthreads();
+    if (m < ROW_TILES)
+#pragma unroll
+        for (int n = 0; n < ROW_TILES; n++)
+#pragma unroll
+            for (int o = 0; o < 4; o++) {
+                const int row = 16 * m + lane / 4 + o % 2 * 8;
+                if (row < N) *(unsigned*)(P + entry(row, 16 * n + o / 2 * 8 + lane % 4 * 2)) = found[n][o];
+            }
+    __syncthreads();
+}
+
+__device__ __noinline__ void first_inverse(const half_t* A, half_t* P, int doublings) {
+    for (int e = threadIdx.x; e < N * NP; e += TPB) P[entry(e / NP, e % NP)] = e / NP == e % NP ? 0x3c00 : 0;  // 1 and 0
+    __syncthreads();
+    for (int o = 0; o < doublings; o++) improve_inverse(A, P);
+}
+
+// The last solutions, columns of X from `column` on, as halves, high and then low; or zero if there are none, or if
+// right-hand sides have become so much smaller that they are of no use. `up` are powers of two for the columns.
+__device__ void start_solutions(float* X, int column, const float* up, half_t* B, bool none) {
+    for (int e = threadIdx.x; e < COLUMN_TILES * 8 * NP; e += TPB) {
+        const int q = e / NP, i = e % NP;
+        float* x = X + i * XC + column + q;
+        const bool there = q < C && i < N;
+        float scaled = there && !none ? *x * up[q] : 0.f;
+        if (there && (scaled == 0.f || !(fabsf(scaled) < 30.f))) *x = scaled = 0.f;
+        unsigned high, low;
+        split(scaled, 0.f, high, low);
+        B[entry(q, i)] = (half_t)high, B[2 * SOLUTIONS + entry(q, i)] = (half_t)low;
+    }
+}
+
+// Columns of X solve the system: the first, whose right-hand sides are the labels, or the others, where H is given. X comes
+// nearly right, and as halves in B, and behind them there is room for residuals. `up` makes right-hand sides 1 to 2.
+// `left` are three places for the largest residual, in turn; returns what the inverse last was wrong by.
+__device__ __noinline__ float correct(const half_t* A, half_t* P, half_t* B, float* X, const int* codes, const float* H,
+                                      const float* up, int* left, int& turn, float wrong, int doublings) {
+    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
+    half_t* residuals = B + 4 * SOLUTIONS;
+    if (H) X += C;
+    auto given = [&](int i, int q) {
+        if (i < M) return 0.f;
+        return H ? H[(i - M) * C + q] * up[q] : (float)(codes[i - M] == q);
+    };
+    float before = 3.4e38f;
+#pragma unroll 1
+    for (int round = 0; round < MOST_ROUNDS; round++) {
+        float most = 0.f;
+        for (int job = warp; job < ROW_TILES * COLUMN_TILES; job += WARPS) {
+            const int m = job % ROW_TILES, t = job / ROW_TILES;
+            float sum[3][4] = {};
+#pragma unroll
+            for (int k = 0; k < ROW_TILES; k++) {
+                unsigned high[4], low[4], b[4];
+                load_rows(high, A, m, k);
+                load_rows(low, A + 2 * MATRIX, m, k);
+                load_solutions(b, B, B + 2 * SOLUTIONS, t, k);
+                multiply_add(sum[0], high, b[0], b[1]);
+                multiply_add(sum[1], low, b[0], b[1]);
+                multiply_add(sum[2], high, b[2], b[3]);
+            }
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const int i = 16 * m + 8 * h + lane / 4, q = 8 * t + lane % 4 * 2;
+                float r[2];
+#pragma unroll
+                for (int e = 0; e < 2; e++) {
+                    const int o = 2 * h + e;
+                    r[e] = i < N && q + e < C ? given(i, q + e) - (sum[0][o] + (sum[1][o] + sum[2][o])) : 0.f;
+                    most = fmaxf(most, fabsf(r[e]));
+                }
+                unsigned both, rest;
+                split(LIFT * r[0], LIFT * r[1], both, rest);
+                residuals[entry(q, i)] = (half_t)both, residuals[entry(q + 1, i)] = (half_t)(both >> 16);
+            }
+        }
+        const int bits = __reduce_max_sync(FULL, __float_as_int(most));
+        if (lane == 0 && bits > 0) atomicMax(left + turn, bits);
+        __syncthreads();
+        const float now = __int_as_float(left[turn]);
+        turn = turn == 2 ? 0 : turn + 1;
+        if (tid == 0) left[turn == 2 ? 0 : turn + 1] = 0;  // which the last round was done with
+        if (round) wrong = now / before;
+        if (!(now > ENOUGH) || (now < 16.f * ENOUGH && wrong > 0.5f)) break;  // or no better is possible
+        if (round && wrong > 0.9f) first_inverse(A, P, doublings);
+        else if (round && wrong > 5.f * ROUGH) improve_inverse(A, P);
+        before = now;
+        for (int job = warp; job < ROW_TILES * COLUMN_TILES; job += WARPS) {
+            const int m = job % ROW_TILES, t = job / ROW_TILES;
+            float sum[2][4] = {};
+#pragma unroll
+            for (int k = 0; k < ROW_TILES; k++) {
+                unsigned a[4], b[4];
+                load_rows(a, P, m, k);
+                load_solutions(b, residuals, residuals, t, k);
+                multiply_add(sum[k % 2], a, b[0], b[1]);
+            }
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+#pragma unroll
+                for (int e = 0; e < 2; e++) {
+                    const int i = 16 * m + 8 * h + lane / 4, q = 8 * t + lane % 4 * 2 + e;
+                    if (i >= N || q >= C) continue;
+                    float* x = X + i * XC + q;
+                    const float factor = up[q], scaled = *x * factor + (sum[0][2 * h + e] + sum[1][2 * h + e]) / LIFT;
+                    *x = factor > 0.f ? scaled / factor : 0.f;
+                    unsigned high, low;
+                    split(scaled, 0.f, high, low);
+                    B[entry(q, i)] = (half_t)high, B[2 * SOLUTIONS + entry(q, i)] = (half_t)low;
+                }
+        }
+        __syncthreads();
+        if (now * fmaxf(wrong, 1e-3f) < 0.5f * ENOUGH) break;
+    }
+    return wrong;
+}
+#else
 // Factor the 16 x 16 block at k0 by one warp, a row to a lane.
 __device__ void factor_block(float* U, float* inverse, int k0) {
     const int lane = threadIdx.x % 32, r = lane & 15, i = k0 + r;
@@ -845,6 +1053,8 @@ __device__ __noinline__ void eliminate_rest(const float* U, const float* inverse
 }
 #endif
 
+#endif
+
 extern "C" __global__ void __launch_bounds__(TPB, BLOCKS)
 a2lp(const float* all_rest, const float* all_magnify, const int* all_codes, const float2* rates, const float* all_rr,
      const float* all_near, float* all_moments, float* all_z, float* all_anchors, float* all_losses, int* all_taken,
@@ -852,9 +1062,16 @@ a2lp(const float* all_rest, const float* all_magnify, const int* all_codes, cons
     extern __shared__ float4 shared4[];
     float* buffers = (float*)shared4;              // WARPS x 2 x BUFFER
     float* V = buffers + WARPS * 2 * BUFFER;       // PIECES x S x CW
-    float* U = V + S * DP;                         // N x LD; in the wide half, scratch
+    float* U = V + S * DP;                         // the system; in the wide half, scratch
     half_t* coefficient = (half_t*)(U + SCRATCH);  // anchors (high halves, then low) x (MP + SP points)
-    float* simA = U + SCRATCH + FACTORS;           // S x N
+#if CORRECTED
+    half_t* system = (half_t*)U;
+    half_t* rough = (half_t*)(U + SYSTEM);         // its inverse
+    half_t* halves = rough + 2 * MATRIX;           // solutions (high, low) and residuals, SOLUTIONS each
+    float* simA = U + SYSTEM + MATRIX + 3 * SOLUTIONS;  // S x N
+#else
+    float* simA = U + SYSTEM + FACTORS;            // S x N
+#endif
     float* X = simA + S * N;                       // N x XC
     float* H = X + N * XC;                         // S x C
     float* near = H + S * C;                       // (NEAR + 1) x M
@@ -871,6 +1088,10 @@ a2lp(const float* all_rest, const float* all_magnify, const int* all_codes, cons
 #if QUERIES
     float* parts = unscale + S;                    // WARPS + 2 C: of the terms of queries
 #endif
+#if CORRECTED
+    float* up = unscale + S;                       // 2 C: powers of two for solutions, 1 for those of Z
+    __shared__ int left[3];  // for the largest residuals, in turn
+#endif
     __shared__ Job job;
     __shared__ unsigned long long barriers[WARPS + 1];  // of the warps' pieces, and of similarities
 
@@ -878,6 +1099,12 @@ a2lp(const float* all_rest, const float* all_magnify, const int* all_codes, cons
     const unsigned barrier = shared_at(barriers + warp), similarities = shared_at(barriers + WARPS);
     buffers += warp * 2 * BUFFER;
     start_barriers(barrier, similarities);
+#if CORRECTED
+    int left_turn = 0;
+    float wrong = 1.f;  // what the rough inverse last was wrong by
+    if (tid < 3) left[tid] = 0;
+    for (int q = tid; q < C; q += TPB) up[q] = 1.f;
+#endif
     int turn = 0;   // of the two buffers; the barrier's phase is the same
     int built = 0;  // phase of the similarities' barrier
     for (;;) {
@@ -919,14 +1146,26 @@ a2lp(const float* all_rest, const float* all_magnify, const int* all_codes, cons
             if (DEPTH > 1) turn ^= DEPTH % 2;
             if (step == job.last) break;
             start_similarities(U, job.rr, similarities);
+#if CORRECTED
+            // anew after some steps, even if this block has had the task all along, so that results do not depend on it
+            const bool anew = step % p.part == 0;
+            start_solutions(X, 0, up, halves, anew);
+            if (anew) for (int i = tid; i < N * C; i += TPB) X[i / C * XC + C + i % C] = 0.f;
+#endif
             thresholds(simA, near, threshold, cut, kth, taken, job);
             await_similarities(similarities, built);
             built ^= 1;
             const bool tied = job.ties;  // rare
             if (tied) build<true>(simA, threshold, cut, U, degree, scale, p);
             else build<false>(simA, threshold, cut, U, degree, scale, p);
+#if CORRECTED
+            if (anew) first_inverse(system, rough, p.doublings);
+            else if (wrong > ROUGH) improve_inverse(system, rough), wrong *= wrong;
+            wrong = correct(system, rough, halves, X, codes, nullptr, up, left, left_turn, wrong, p.doublings);
+#else
             factor(U, inverse);
             solve_anchors(U, inverse, X, 0, [&](int a, int q) { return (float)(codes[a] == q); });
+#endif
             if (step == p.steps) break;
 #if QUERIES
             solve_rest<false>(U, inverse, X, 0, C);
@@ -937,6 +1176,14 @@ a2lp(const float* all_rest, const float* all_magnify, const int* all_codes, cons
                 float total = anchors_loss(X, codes, H, p);
 #if QUERIES
                 total += queries_total(parts, p);
+#endif
+#if CORRECTED
+                for (int q = 0; q < C; q++) {  // the largest of each column of H becomes 1 to 2
+                    int top = 0;
+                    for (int a = lane; a < S; a += 32) top = max(top, __float_as_int(fabsf(H[a * C + q])));
+                    const int exponent = __reduce_max_sync(FULL, top) >> 23;
+                    if (lane == 0) up[C + q] = exponent ? __int_as_float((254 - exponent) << 23) : 0.f;
+                }
 #endif
                 if (lane == 0) {
                     job.losses[step] = total;
@@ -951,7 +1198,11 @@ a2lp(const float* all_rest, const float* all_magnify, const int* all_codes, cons
                 break;
             }
             if (step >= p.updates) break;
-#if QUERIES
+#if CORRECTED
+            start_solutions(X, C, up + C, halves, false);
+            __syncthreads();
+            wrong = correct(system, rough, halves, X, codes, H, up + C, left, left_turn, wrong, p.doublings);
+#elif QUERIES
             eliminate_rest(U, inverse, H, X);
             solve_anchors(U, inverse, X, C, [&](int a, int q) { return X[(M + a) * XC + C + q]; });
             solve_rest<true>(U, inverse, X, C, C);
@@ -1010,7 +1261,9 @@ a2lp(const float* all_rest, const float* all_magnify, const int* all_codes, cons
         if (DEPTH > 1) await_piece(barrier, turn);  // nothing may be on its way into memory that another block gets
         turn ^= 1;
         if (job.part + 1 == p.parts || job.stop) {
+#if !CORRECTED
             solve_rest<false>(U, inverse, X, 0, C);
+#endif
             for (int e = tid; e < N * C; e += TPB) all_z[(size_t)job.task * N * C + e] = X[(e / C) * XC + e % C];
             if (tid == 0) {
                 all_converged[job.task] = job.stop;
