@@ -232,7 +232,7 @@ def test_threads_wait_for_each_other(run: Run, changed: dict[str, int]) -> None:
 
 def test_float32(run: Run) -> None:
     points = random_tasks("1-shot", np.float32)
-    settings = tim.Settings(OBJECTIVES["tim"], 15.0, 20, ADAM)
+    settings = tim.Settings(OBJECTIVES["tim"], 15.0, 20, Adam(1e-3))
     expected = by_arrays(tim.LOOP, points._replace(vectors=points.vectors.astype(np.float64)), settings)
     np.testing.assert_allclose(run_tim(run, points, settings, slices=20), expected, rtol=0, atol=1e-4)
     fine = imprint.Settings(steps=20, lr=1e-2, tau=3.0, numerics="official")
