@@ -31,6 +31,10 @@ README = TRAINED / "README.md"
 RESULTS = ROOT / "results"
 PAGE = ROOT / "docs" / "images.md"
 FIGURE = ROOT / "docs" / "assets" / "recipes.svg"
+# entries of a configuration that are no part of a recipe
+NO_RECIPE = {"name", "recipe", "dataset", "backbone", "options", "kept", "size", "views", "mean", "std", "teacher"}
+NO_RECIPE |= {"evaluations", "evaluation_tasks", "evaluation_images", "looks", "look_tasks", "look_images"}
+NO_RECIPE |= {"recalibrate", "checkpoint_seconds", "precision"}
 
 
 class Run(NamedTuple):
@@ -42,18 +46,26 @@ class Run(NamedTuple):
     record: dict[str, Any]
 
     @property
-    def recipe(self) -> str:
-        """The recipe, and what is special about the run."""
+    def settings(self) -> dict[str, Any]:
+        """What the recipe sets."""
         config = self.record["config"]
-        parts = [config["recipe"], *(["distilled"] if config.get("teacher") else [])]
-        parts += [f"{name} {value}" for name, value in config["options"].items() if value]
-        return ", ".join([*parts, *([f"seed {config['seed']}"] if config["seed"] else [])])
+        unused = ("distil_",) if not config.get("teacher") else ()
+        return {name: config[name] for name in config if name not in NO_RECIPE and not name.startswith(unused)}
 
     @property
     def curve(self) -> list[dict[str, Any]]:
         """The evaluations on validation classes; records of earlier versions call them looks."""
         found: list[dict[str, Any]] = self.record.get("evaluations") or self.record["looks"]
         return found
+
+
+def recipe(run: Run, kept: Run) -> str:
+    """The recipe of a run and the options of its network, and the settings that are not as in the run that was kept."""
+    config, former = run.record["config"], kept.settings
+    words = [config["recipe"], *(["distilled"] if config.get("teacher") else [])]
+    words += [f"{name} {value}" for name, value in config["options"].items() if value]
+    new = {name: value for name, value in run.settings.items() if value != former.get(name) and value is not None}
+    return ", ".join([*words, *(f"{name} {value}" for name, value in new.items() if value or name in former)])
 
 
 def network_of(config: dict[str, Any]) -> str:
@@ -88,15 +100,17 @@ def readme(text: str) -> str:
 def page(text: str) -> str:
     """docs/images.md with the table of runs."""
     heads = ["network", "run", "recipe", "images seen", "seconds", "commit", "1-shot / 5-shot"]
-    rows = []
-    for run in runs():
+    rows: list[list[str]] = []
+    found = runs()
+    kept = {run.source: run for run in found if run.kept}
+    for run in found:
         commit, edited, _ = (run.record["commit"] or "").partition("-dirty")
         best = run.record["views"][run.record["view"]]
         rows.append(
             [
                 run.source.title,
                 f"**{run.name}**" if run.kept else run.name,
-                run.recipe,
+                recipe(run, kept.get(run.source, run)),
                 f"{run.record['images'] / 1e6:.1f} M",
                 f"{run.record['seconds']:.0f}",
                 f"`{commit[:7]}`{', edited' if edited else ''}" if commit else "not recorded",
