@@ -104,6 +104,37 @@ def test_docs_names() -> None:
     assert script("names").page(text, saved("names")) == text, "run benchmarks/names.py"
 
 
+def test_docs_tables() -> None:
+    text, frontier = read("tables.md"), script("frontier")
+    assert frontier.page(text, saved("frontier"), frontier.published()) == text, "run benchmarks/frontier.py"
+
+
+def test_published_figures_name_their_source_and_whether_they_were_read_there() -> None:
+    """The row of the paper is what the package has of it, from the paper's own source."""
+    from a2lp.bench import published
+
+    rows = script("frontier").published()["rows"]
+    for row in rows:
+        assert row["source"] and row["sampler"] in ("balanced", "dirichlet"), row
+        assert set(row["read"]) <= set(row["accuracy"]) <= set(published.DATASETS), row
+        assert all(50 < one < five < 100 for one, five in row["accuracy"].values()), row
+    [paper] = [row["accuracy"] for row in rows if row["method"] == "A2LP"]
+    expected = published.accuracy("a2lp", "l2")
+    for dataset, pair in paper.items():
+        source = published.FeatureSource(dataset, "wrn28_10")
+        assert pair == [expected[source, n_shot].mean for n_shot in published.SHOTS]
+
+
+def test_networks_of_docs_images_and_trained() -> None:
+    networks, text = script("networks"), read("images.md")
+    assert networks.page(text) == text, "run benchmarks/networks.py"
+    shown = (ROOT / "trained" / "README.md").read_text(encoding="utf-8")
+    assert networks.readme(shown) == shown, "run benchmarks/networks.py"
+    picture = (ROOT / "docs" / "assets" / "recipes.svg").read_text(encoding="utf-8")
+    assert networks.figure() == picture, "run benchmarks/networks.py"
+    assert len(networks.runs()) == len(re.findall(r"\| [\d.]+ M \|", text))
+
+
 def test_docs_paper_vs_code() -> None:
     text = read("paper-vs-code.md")
     found = script("reference_outputs").page(text, saved("reference_outputs"))
@@ -159,6 +190,8 @@ def test_docs_performance() -> None:
         "performance.md",
         "classify.md",
         "suggest.md",
+        "tables.md",
+        "images.md",
     ],
 )
 def test_a_number_that_is_changed_by_hand_is_noticed(page: str) -> None:
@@ -175,6 +208,8 @@ def test_a_number_that_is_changed_by_hand_is_noticed(page: str) -> None:
         "names.md": lambda: script("names").page(changed, saved("names")),
         "classify.md": lambda: script("pool_accuracy").page(changed, saved("pool_accuracy")),
         "suggest.md": lambda: script("suggest").page(changed, saved("suggest")),
+        "tables.md": lambda: script("frontier").page(changed, saved("frontier"), script("frontier").published()),
+        "images.md": lambda: script("views").page(changed, saved("views")),
         "performance.md": lambda: script("speed_report").page(
             changed, *(script("speed_report").load(f"{name}.json") for name in script("speed_report").SOURCES)
         ),

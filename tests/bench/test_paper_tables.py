@@ -103,6 +103,26 @@ def test_best_is_marked_among_ours_and_among_published(ours):
     ]
 
 
+def test_ensembles_stand_apart(measure, records, ours):
+    """Beside the single networks, whose cells they leave as they are."""
+    name = "cub_resnet12+resnet12_test"
+    joined = measure(name=name)
+    both = select_records([*records, *joined])
+    assert both.sources == [CUB, FeatureSource("cub", "resnet12+resnet12")]
+    for number in (1, 3):
+        alone, table = paper_table(number, ours), paper_table(number, both)
+        assert [section.title for section in table.sections] == [
+            *(section.title for section in alone.sections),
+            "2 x ResNet-12",
+        ]
+        assert table.sections[:2] == alone.sections
+    [lp] = [r for r in joined if (r.config["method"], r.config["n_shot"], r.config["preprocess"]) == ("lp", 1, "l2")]
+    assert at(paper_table(1, both), "2 x ResNet-12", "lp", ("CUB", "1-shot")).keys == (lp.key,)
+    assert paper_table(1, both).commands == paper_table(1, ours).commands
+    rest = select_records([*records, *(record for record in joined if record is not lp)])
+    assert dict(paper_table(1, rest).commands)["CUB, 2 x ResNet-12"].startswith(f"a2lp bench --features {name}.npz")
+
+
 def test_without_records_there_are_dashes_and_commands():
     table = paper_table(1, select_records([]))
     ours = [n for _, label, _, n in numbers(table) if "†" not in label]

@@ -106,10 +106,26 @@ def test_footnotes():
         ("fc100_resnet12_test", {}, None),
         ("digits", None, None),
         ("cub_resnet120_test", {}, FeatureSource("cub", "resnet120")),
+        ("mini_resnet12+resnet12_test", {}, FeatureSource("mini", "resnet12+resnet12")),
+        (
+            "x",
+            {"dataset": "cub", "backbone": "WRN-28-10+ResNet-12", "split": "test"},
+            FeatureSource("cub", "resnet12+wrn28_10"),
+        ),
+        (
+            "x",
+            {"dataset": "cub", "backbone": "ResNet-12 + dropout", "split": "test"},
+            FeatureSource("cub", "resnet12"),
+        ),
     ],
 )
 def test_sets_are_known_by_what_they_say_or_by_name(name, about, found):
     assert feature_source(name, about) == found
+
+
+def test_titles_of_ensembles():
+    assert FeatureSource("cub", "resnet12+resnet12+resnet12").title == "CUB, 3 x ResNet-12"
+    assert FeatureSource("cub", "resnet12+wrn28_10").title == "CUB, ResNet-12 + WideResNet-28-10"
 
 
 def test_novel_classes_are_as_many_as_in_the_standard_splits():

@@ -134,3 +134,29 @@ def test_classify_sees_the_vectors_that_embed_writes(folder: Path) -> None:
     assert set(seen.keys) == set(made.files or ())
     order = [seen.keys.index(file) for file in made.files or ()]
     np.testing.assert_array_equal(seen.features[order], made.features)
+
+
+def test_feature_files_are_joined(folder: Path) -> None:
+    for name in ("one", "two"):
+        assert run("--out", f"{name}_train.npz").exit_code == 0
+    joined = ["embed", "--join", "one_train.npz", "two_train.npz", "--out", "both.npz"]
+    result = CliRunner().invoke(app, joined)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == (
+        "one_train+two_train: 5 vectors of 1280 dimensions (resnet12+resnet12) -> both.npz\n"
+        "base statistics of 2 classes -> both_base.npz\n"
+    )
+    one, both = load("one_train.npz").features.astype(np.float64), load("both.npz").features
+    centred = one - BaseStatistics.load("one_train_base.npz").mean
+    expected = centred / np.sqrt((centred**2).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(both, np.hstack([expected, expected]), atol=1e-3)
+
+    for wrong, said in (
+        (["embed", "birds", "birds", *RESNET], "2 sources can only be given with --join"),
+        (["embed", "birds", *RESNET, "--base", "one_train_base.npz"], "--base can only be given with --join"),
+        ([*joined, "--force", "--view", "36/32"], "--join reads vectors, and --view is for images"),
+        ([*joined, "--force", "--base", "one_train_base.npz"], "statistics of 1 network are given for 2 feature sets"),
+    ):
+        result = CliRunner().invoke(app, wrong)
+        assert result.exit_code == 2
+        assert said in result.stderr

@@ -9,7 +9,7 @@ from typing import Any
 
 from a2lp.bench import published
 from a2lp.bench.paper_records import N_TASKS, PREPROCESS, PaperCell, PaperRecords
-from a2lp.bench.published import BACKBONES, DATASETS, MARK, METHODS, PAIR, SHOTS, FeatureSource
+from a2lp.bench.published import BACKBONES, DATASETS, MARK, METHODS, PAIR, SHOTS, FeatureSource, network_title
 from a2lp.bench.statistics import Estimate
 from a2lp.bench.tables import Entry, Row, Section, Table, mark_best, plus_minus
 from a2lp.features.bundled import BUNDLED
@@ -59,15 +59,16 @@ class _Builder:
         self.gains = {how: records.gains(how) for how in PREPROCESS}
         self.missing: list[PaperCell] = []
         self.used: list[FeatureSource] = []
-        # the paper's networks, then ours
-        self.backbones = list(dict.fromkeys([*BACKBONES, *sorted(source.backbone for source in records.sources)]))
+        # the paper's networks, then others, ensembles last
+        ours = sorted(records.sources, key=lambda source: (source.joined, source.backbone))
+        self.backbones = list(dict.fromkeys([*BACKBONES, *(source.backbone for source in ours)]))
 
     def table_1(self) -> tuple[Columns, Iterable[Section]]:
         columns = [(dataset, shots) for dataset in DATASETS for shots in SHOTS]
         sections = []
         for backbone in self.backbones:
             cells = [PaperCell(FeatureSource(dataset, backbone), shots, "l2", "") for dataset, shots in columns]
-            sections.append(self._side_by_side(BACKBONES.get(backbone, backbone), cells))
+            sections.append(self._side_by_side(network_title(backbone), cells))
         return _headings(columns), sections
 
     def table_2(self) -> tuple[Columns, Iterable[Section]]:
@@ -100,7 +101,7 @@ class _Builder:
                 label = f"{method} {marks['balanced']}" if method_class(method).assumes_uniform else method
                 rows += [self._row(label + suffixes[how], method, cells[how]) for how in PREPROCESS]
             rows += [self._difference(DIFFERENCE + suffixes[how], cells[how]) for how in PREPROCESS]
-            sections.append(Section(BACKBONES.get(backbone, backbone), tuple(rows)))
+            sections.append(Section(network_title(backbone), tuple(rows)))
         return _headings(columns), mark_best(sections)
 
     def note_on_ours(self) -> str:
@@ -171,7 +172,7 @@ def _commands(missing: Sequence[PaperCell], records: PaperRecords, out: str) -> 
         if name is not None:
             cells = [cell for cell in missing if cell.source == source]
             commands.append((source.title, _bench_command(name, cells, config, out)))
-        else:
+        elif not source.joined:  # nobody needs an ensemble for every dataset
             command = (
                 f"a2lp embed IMAGES --dataset {DATASETS[source.dataset]} --split test --backbone {source.backbone} "
                 f"--weights FILE --out features/{source.dataset}_{source.backbone}_test.npz"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -35,7 +36,10 @@ _FILE = re.compile(rf"(?:{'|'.join(_SPELLINGS[name] for name in DATASETS)})_(?P<
 
 
 class FeatureSource(NamedTuple):
-    """The origin of features: a dataset of the paper (a key of ``DATASETS``) and a network."""
+    """The origin of features: a dataset of the paper (a key of ``DATASETS``) and a network.
+
+    Of joined features, the network is all members with ``+`` between them.
+    """
 
     dataset: str
     backbone: str
@@ -43,7 +47,17 @@ class FeatureSource(NamedTuple):
     @property
     def title(self) -> str:
         """As in ``CUB, ResNet-12``."""
-        return f"{DATASETS[self.dataset]}, {BACKBONES.get(self.backbone, self.backbone)}"
+        return f"{DATASETS[self.dataset]}, {self.network}"
+
+    @property
+    def network(self) -> str:
+        """As in ``ResNet-12``, ``3 x ResNet-12`` or ``ResNet-12 + WideResNet-28-10``."""
+        return network_title(self.backbone)
+
+    @property
+    def joined(self) -> bool:
+        """Whether these are joined features of several networks."""
+        return "+" in self.backbone
 
 
 Settings = dict[tuple[FeatureSource, int], Estimate]  # by features and number of shots
@@ -88,11 +102,18 @@ def gains(preprocess: str) -> Settings:
     return {setting: Estimate(one[setting].mean - other[setting].mean, math.nan) for setting in one}
 
 
+def network_title(backbone: str) -> str:
+    """The name of a network, or of the members of an ensemble, in tables."""
+    counts = Counter(BACKBONES.get(member, member) for member in backbone.split("+"))
+    return " + ".join(member if n == 1 else f"{n} x {member}" for member, n in counts.items())
+
+
 def feature_source(name: str, about: Mapping[str, Any] | None = None) -> FeatureSource | None:
     """The dataset and network of some features, or None unless they are novel classes of one of the paper's datasets.
 
     Both are in the name (a bundled set, or dataset, network and split as in ``cub_resnet12_test``). ``dataset``,
-    ``backbone`` and ``split`` of ``about`` take precedence.
+    ``backbone`` and ``split`` of ``about`` take precedence. Networks with a plus sign between them, without spaces, are
+    the members of an ensemble.
     """
     about = _bundled_about(name) if about is None else about
     in_name = _FILE.fullmatch(name)
@@ -101,7 +122,8 @@ def feature_source(name: str, about: Mapping[str, Any] | None = None) -> Feature
     split = str(about.get("split") or name.rpartition("_")[2])
     if dataset is None or not backbone or split.lower() not in ("test", "novel"):
         return None
-    return FeatureSource(dataset, _spelled(backbone, BACKBONES) or backbone)
+    members = (_spelled(member, BACKBONES) or member for member in re.split(r"(?<=\S)\+(?=\S)", backbone))
+    return FeatureSource(dataset, "+".join(sorted(members)))
 
 
 def _spelled(text: str, names: Mapping[str, str]) -> str | None:

@@ -17,7 +17,12 @@ from a2lp.errors import CorruptImageError, InputError
 
 SOURCE_HELP = (
     "A folder of images with a folder for each class, a dataset's folder, a pack (.npz), or shards: tar archives or "
-    "Parquet tables of images, their folder or a pattern."
+    "Parquet tables of images, their folder or a pattern. With --join, feature files."
+)
+JOIN_HELP = "Join feature files of the same images by several networks into one: an ensemble."
+BASE_HELP = (
+    "With --join, base statistics or labelled features of base classes, once for each file, in the same order; by "
+    "default NAME_train_base.npz beside NAME_test.npz."
 )
 OUT_HELP = "The feature file to write (.npz, float16); a name without extension is a folder of parts, for millions."
 VIEW_HELP = (
@@ -32,7 +37,7 @@ CACHE_HELP = (
 
 
 def embed(
-    source: Annotated[str, typer.Argument(help=SOURCE_HELP)],
+    sources: Annotated[list[str], typer.Argument(help=SOURCE_HELP, metavar="SOURCE", show_default=False)],
     backbone: Annotated[str, option(BACKBONE_HELP, "NAME")] = "efficientnet_lite0",
     weights: Annotated[Path | None, option("The backbone's weights: .safetensors, .pth.tar or .tar.", "FILE")] = None,
     view: Annotated[str | None, option(VIEW_HELP, "RESIZE/CROP[/SIZE]")] = None,
@@ -52,6 +57,8 @@ def embed(
     force: Annotated[bool, option("Replace FILE if it exists.", None, "--force")] = False,
     part_size: Annotated[int, option("Images of a part, in a folder of parts.")] = 1000,
     scheduler: Scheduler = None,
+    join: Annotated[bool, option(JOIN_HELP, None, "--join")] = False,
+    base: Annotated[list[str] | None, option(BASE_HELP, "FILE")] = None,
 ) -> None:
     """Embed images with a backbone, and write them as a feature file.
 
@@ -61,7 +68,21 @@ def embed(
 
     A folder of parts never has all vectors in memory. A part that is there is not made again, so a run that was killed
     loses one part of each process at most; there is no cache. With --scheduler, workers make the parts.
+
+    With --join, nothing is embedded: the vectors of several feature files, each minus the mean of the network's base
+    classes and of unit length, are put behind one another. Rows are matched by file names.
     """
+    if join:
+        of_images = {"--weights": weights, "--view": view, "--normalise": normalise, "--dataset": dataset}
+        of_images |= {"--split": split, "--cache": cache, "--scheduler": scheduler}
+        if wrong := [name for name, value in of_images.items() if value is not None]:
+            raise InputError(f"--join reads vectors, and {wrong[0]} is for images. Leave it out.")
+        _join(sources, out, base or [], force=force)
+        return
+    if base or len(sources) > 1:
+        given = "--base" if base else f"{len(sources)} sources"
+        raise InputError(f"{given} can only be given with --join. Add it, or embed one source at a time.")
+    source = sources[0]
     if out.suffix == "":
         options: dict[str, Any] = {"split": split, "dataset": dataset, "flip": flip, "on_corrupt": on_corrupt}
         options |= {"backbone": backbone, "weights": weights, "view": view, "normalise": normalise, "device": device}
@@ -76,9 +97,9 @@ def embed(
     if scheduler is not None:
         raise InputError(f"--scheduler makes parts, and --out {out} is one file. Name a folder, such as {out.stem}.")
     from a2lp.checks import counted
+    from a2lp.features.statistics import base_path
     from a2lp.images.backbones import create
     from a2lp.images.datasets import load
-    from a2lp.images.embed import base_path
     from a2lp.images.embed import embed as embed_to_file
 
     images = load(source, split, dataset=dataset)
@@ -107,6 +128,17 @@ def embed(
             typer.echo(f"note: no image of the class {name!r} could be read; the file has none of it.", err=True)
     (n, d), lost = features.features.shape, counted(len(skipped), "image")
     typer.echo(f"{source}: {n} vectors of {d} dimensions ({network.name}), {lost} skipped -> {out}")
+    if features.labels is not None:
+        typer.echo(f"base statistics of {features.n_classes} classes -> {base_path(out)}")
+
+
+def _join(sources: list[str], out: Path, bases: list[str], *, force: bool) -> None:
+    from a2lp.features.joining import join_files
+    from a2lp.features.statistics import base_path
+
+    features = join_files(sources, out, bases=bases, force=force)
+    n, d = features.features.shape
+    typer.echo(f"{features.name}: {n} vectors of {d} dimensions ({features.about['backbone']}) -> {out}")
     if features.labels is not None:
         typer.echo(f"base statistics of {features.n_classes} classes -> {base_path(out)}")
 

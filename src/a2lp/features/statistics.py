@@ -214,6 +214,11 @@ def _is_covariance(matrix: NDArray) -> bool:
     return True
 
 
+def base_path(out: Path) -> Path:
+    """The file of base statistics beside a feature file: NAME_base.npz beside NAME.npz."""
+    return out.with_name(f"{out.stem}_base.npz")
+
+
 def base_of(name: str) -> BaseStatistics | None:
     """Statistics of the base classes of a bundled set; None for other names and sets without base classes."""
     if name not in ("cub", "cifar_fs"):

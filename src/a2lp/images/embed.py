@@ -20,7 +20,7 @@ from a2lp._version import __version__
 from a2lp.checks import require_name, require_whole
 from a2lp.errors import CorruptImageError, FeatureFileError, InputError
 from a2lp.features import FeatureSet, save
-from a2lp.features.statistics import BaseStatistics
+from a2lp.features.statistics import BaseStatistics, base_path
 from a2lp.files import cache_folder, check_target, exists, writing
 from a2lp.images.backbones.backbone import Backbone
 from a2lp.images.cache import FeatureCache
@@ -172,11 +172,6 @@ def embed(images: ImageSet, backbone: Backbone, out: str | Path, *, force: bool 
     # last: a kill before this leaves nothing that the same command would refuse to replace
     save(features, out, force=force)
     return features
-
-
-def base_path(out: Path) -> Path:
-    """The file of base statistics beside a feature file: NAME_base.npz beside NAME.npz."""
-    return out.with_name(f"{out.stem}_base.npz")
 
 
 def check_targets(out: Path, *, labels: bool, dim: int | None = None, force: bool = False) -> None:
