@@ -199,6 +199,7 @@ __device__ void factor(const Manifold& g) {
             }
             factor_block(m);
             if (e == 2 * rest) {
+#pragma unroll
                 for (int a = 0; a < 16; a++) g.diagonal[first * 4 + a] = m[a / 4][a % 4];
             } else if (e < rest) {  // a column of U
                 real* at = g.system + first * LD + first + 4 + e;
@@ -265,7 +266,8 @@ __device__ void substitute(const Manifold& g, real* given, real* found, int firs
                 if (UPPER) x.at[a] *= m[a * 5];
             }
             if (i / 4 == block) {
-                found[e] = x.at[i % 4];
+                const real low = i % 2 ? x.at[1] : x.at[0], high = i % 2 ? x.at[3] : x.at[2];
+                found[e] = i % 4 < 2 ? low : high;
             } else {
                 real value = given[e];
 #pragma unroll
