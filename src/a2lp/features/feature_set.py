@@ -11,6 +11,7 @@ import numpy as np
 
 from a2lp.arrays import NDArray, chunks, to_numpy
 from a2lp.checks import shown
+from a2lp.cores import map_on_cores
 from a2lp.errors import InputError, ShapeError
 
 _ROWS = 1 << 16  # vectors that are checked at a time
@@ -112,7 +113,8 @@ def _vectors(values: Any, what: str) -> NDArray:
         )
     if features.ndim != 2 or 0 in features.shape:
         raise ShapeError(f"{what} has shape {features.shape}; it must be (N, d), at least one row and one column.")
-    for part in chunks(len(features), _ROWS):  # a memory map may be larger than memory
+
+    def check(part: slice) -> None:
         finite = np.isfinite(features[part])
         if not finite.all():
             row, column = np.argwhere(~finite)[0].tolist()
@@ -121,6 +123,8 @@ def _vectors(values: Any, what: str) -> NDArray:
                 f"{what}[{row}, {column}] (row, column) is {features[row, column]}; {what} must be finite. "
                 "Drop that row, or find the overflow where the features were made."
             )
+
+    map_on_cores(check, chunks(len(features), _ROWS))  # a memory map may be larger than memory
     # writers pass the memory itself to other libraries, some of which ignore strides and byte order
     return np.ascontiguousarray(features, dtype=features.dtype.newbyteorder("="))
 

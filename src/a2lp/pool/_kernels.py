@@ -191,17 +191,17 @@ def kin(indptr, indices, data, edge, scale, row, values, touched):
 
 
 @_exact
-def kin_gains(indptr, indices, data, edge, scale, need, covered, first, last, values, touched, gains):
+def kin_gains(indptr, indices, data, edge, scale, need, covered, rows, values, touched, gains):
     """For some rows i of K the sums over j of need_j [K_ij - covered_j]_+; ``values`` is zero before and after."""
-    for i in range(first, last):
-        count = kin(indptr, indices, data, edge, scale, i, values, touched)
+    for number in range(len(rows)):
+        count = kin(indptr, indices, data, edge, scale, rows[number], values, touched)
         total = 0.0
         for place in range(count):
             j = touched[place]
             if values[j] > covered[j]:
                 total += need[j] * (values[j] - covered[j])
             values[j] = 0
-        gains[i] = total
+        gains[number] = total
 
 
 @_exact

@@ -13,7 +13,8 @@ from a2lp.pool.graph import PoolGraph
 from a2lp.pool.neighbours import NdArray
 
 _EDGE = 0.8  # an edge's share in K
-_ROWS = 4096
+_ROWS = 512  # whose gains are computed at a time by one core
+_ROUNDING = 1 + 1e-6  # the weights may be in float32
 
 
 class Kinship:
@@ -21,7 +22,7 @@ class Kinship:
 
     def __init__(self, graph: PoolGraph) -> None:
         s = graph.normalised
-        self.n = graph.n
+        self.n, self._s = graph.n, s
         squares = np.add.reduceat(np.append(s.data.astype(np.float64) ** 2, 0), s.indptr[:-1]) * (np.diff(s.indptr) > 0)
         self._system = s.indptr.astype(np.int64, copy=False), s.indices.astype(np.int32, copy=False), s.data
         self._scale = 1 / np.sqrt(1 + _EDGE**2 * squares)
@@ -38,15 +39,25 @@ class Kinship:
         values[columns] = 0
         return columns, found
 
-    def gains(self, need: NdArray, covered: NdArray) -> NdArray:
-        """How much each point would add to what is covered (n,): the sum over j of need_j [K_ij - covered_j]_+."""
+    def bounds(self, need: NdArray, covered: NdArray) -> NdArray:
+        """At least what each point would add to what is covered (n,): the sum over j of need_j [K_ij - covered_j]_+.
+
+        No entry of K is above 1, so it is at most the sum of need_j (1 - covered_j) K_ij: two products with the graph.
+        """
+        v = need * (1 - covered) * self._scale
+        around = self._s @ v
+        found: NdArray = self._scale * (v + _EDGE * around + _EDGE**2 * (self._s @ around))
+        return found * _ROUNDING
+
+    def gains(self, rows: NdArray, need: NdArray, covered: NdArray) -> NdArray:
+        """How much some points would add (m,)."""
         from a2lp.pool import _kernels as kernels
 
-        found, parts = np.empty(self.n), list(chunks(self.n, _ROWS))
+        found, parts = np.empty(len(rows)), list(chunks(len(rows), _ROWS))
 
         def fill(number: int, space: tuple[NdArray, NdArray]) -> None:
             part = parts[number]
-            kernels.kin_gains(*self._system, _EDGE, self._scale, need, covered, part.start, part.stop, *space, found)
+            kernels.kin_gains(*self._system, _EDGE, self._scale, need, covered, rows[part], *space, found[part])
 
         map_tasks(fill, len(parts), self._make_space)
         return found

@@ -47,6 +47,7 @@ _FOUND = 20  # suggestions after which 1 / e of the points of unknown classes is
 _FOUND_LATER = 60  # likewise, after labels that were suggested
 _LEARNING = 0.08  # errors fall with this power of the suggested labels
 _WORTH = 0.1  # of a suggested label, for any other
+_BATCH = 8192  # points whose gains are computed together, those of the largest bounds first
 _CLOSE = 0.5  # margin below which a suggestion is described as lying between two classes
 
 
@@ -190,7 +191,7 @@ def _choose(near: Kinship, need: NdArray, given: NdArray, n: int, rng: np.random
         columns, values = near.row(row)
         covered[columns] = np.maximum(covered[columns], values)
     tied = 1 + _TIED * rng.random(len(need))
-    bounds = near.gains(need, covered) * tied
+    bounds = near.bounds(need, covered) * tied
     waiting = np.argsort(-bounds, kind="stable")
     waiting = waiting[~given[waiting]]
     heap: list[tuple[float, int]] = []
@@ -199,9 +200,12 @@ def _choose(near: Kinship, need: NdArray, given: NdArray, n: int, rng: np.random
     gains: list[float] = []
     while len(rows) < min(n, len(waiting)):
         while entered < len(waiting) and (not heap or bounds[waiting[entered]] >= -heap[0][0]):
-            row = int(waiting[entered])
-            heapq.heappush(heap, (-float(bounds[row]), row))
-            entered += 1
+            batch = waiting[entered : entered + _BATCH]
+            for row, gain in zip(
+                batch.tolist(), (near.gains(batch, need, covered) * tied[batch]).tolist(), strict=True
+            ):
+                heapq.heappush(heap, (-gain, row))
+            entered += len(batch)
         _, row = heap[0]
         columns, values = near.row(row)
         gain = float(need[columns] @ np.maximum(values - covered[columns], 0))
