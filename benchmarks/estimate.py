@@ -61,6 +61,7 @@ SIZES = (30, 60, 120, 250)
 TURNS = (10, 20, 30, 40, 50, 60, 80, 100, 120, 150, 180, 215, 250)  # numbers of labels after each turn of suggestions
 SEEDS, MOST_POINTS, FEW_CLASSES = 20, 2000, 10
 AUDITS, NEXT, TARGET = 0.1, 20, 0.95
+CHANCES = 20  # draws from the stated confidences
 Array = np.ndarray[Any, Any]
 
 
@@ -127,13 +128,18 @@ def labelled(pool: a2lp.Pool, truth: Array, kind: str, rng: np.random.Generator)
             yield size
 
 
+def calibration_error(confidence: Array, right: Array) -> float:
+    """The mean difference between confidence and accuracy, in ten bins of confidence."""
+    place = np.minimum((confidence * 10).astype(int), 9)
+    return float(np.abs(np.bincount(place, weights=confidence - right)).sum() / len(right))
+
+
 def judge(pool: a2lp.Pool, truth: Array, kind: str) -> dict[str, float]:
     """What is said about a pool, and what is true."""
     worth, answer, new = pool.assessment, pool.answer, ~pool.given
     right = answer.labels == truth
     confidence = worth.probabilities[np.arange(len(truth)), np.searchsorted(answer.classes, answer.labels)][new]
-    place = np.minimum((confidence * 10).astype(int), 9)
-    gaps = [abs(confidence[place == b].sum() - right[new][place == b].sum()) for b in range(10)]
+    by_chance = np.random.default_rng(0).random((CHANCES, len(confidence))) < confidence
     kept = worth.reaching(TARGET)
     found = pool.suggest(NEXT, audits=AUDITS if kind == "audits" else 0)
     expected = found.expected or 0.0
@@ -145,7 +151,8 @@ def judge(pool: a2lp.Pool, truth: Array, kind: str) -> dict[str, float]:
         "estimate": worth.accuracy,
         "low": worth.low,
         "high": worth.high,
-        "calibration_error": float(sum(gaps) / new.sum()),
+        "calibration_error": calibration_error(confidence, right[new]),
+        "by_chance": float(np.mean([calibration_error(confidence, one) for one in by_chance])),
         "unseen": float((~np.isin(truth, answer.classes))[new].mean()),
         "expected_unseen": worth.unseen,
         "gain": after - float(right[new].mean()),

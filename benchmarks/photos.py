@@ -164,10 +164,11 @@ def main() -> None:
     parser.add_argument("--measure", action="store_true")
     parser.add_argument("--pack", type=Path, help="images of CUB, as a pack")
     parser.add_argument("--features", type=Path, help="a folder that keeps their vectors for the next time")
+    parser.add_argument("--commit", metavar="HASH", help="the commit of the code, on a machine without a checkout")
     parser.add_argument("--record", type=Path, default=RECORD)
     parser.add_argument("--readme", type=Path, default=README)
     args = parser.parse_args()
-    record = Record(args.record, __doc__.splitlines()[0])
+    record = Record(args.record, __doc__.splitlines()[0], args.commit)
     if args.measure:
         with tempfile.TemporaryDirectory() as folder:
             kept = args.features or Path(folder)

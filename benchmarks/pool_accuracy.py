@@ -156,10 +156,11 @@ def main() -> None:
     parser.add_argument("--measure", action="store_true")
     parser.add_argument("--data", type=Path, help="the folder of the feature files")
     parser.add_argument("--draws", type=int, default=DRAWS)
+    parser.add_argument("--commit", metavar="HASH", help="the commit of the code, on a machine without a checkout")
     parser.add_argument("--record", type=Path, default=RECORD)
     parser.add_argument("--page", type=Path, default=PAGE)
     args = parser.parse_args()
-    record = Record(args.record, __doc__.splitlines()[0])
+    record = Record(args.record, __doc__.splitlines()[0], args.commit)
     if args.measure:
         # scikit-learn warns that 30 rounds were not enough, and about later versions
         warnings.filterwarnings("ignore", module="sklearn")

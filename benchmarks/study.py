@@ -60,19 +60,20 @@ def cell_name(sampler: str, n_shot: int) -> str:
 
 
 class Record:
-    """The record of a study, written after every part."""
+    """The record of a study, written after every part; ``code`` is its commit on a machine without a checkout."""
 
-    def __init__(self, path: Path, what: str) -> None:
-        self.path, self.what = path, what
+    def __init__(self, path: Path, what: str, code: str | None = None) -> None:
+        self.path, self.what, self.code = path, what, code
         self.parts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["parts"] if path.exists() else {}
 
     def measure(self, part: str, work: Callable[[], Any], **settings: Any) -> None:
         """Measure a part, unless this very code has measured it already with the same settings."""
-        known, here = self.parts.get(part), commit() or "unknown-dirty"
+        known, here = self.parts.get(part), self.code or commit() or "unknown-dirty"
         same = known is not None and (known["commit"], known["settings"]) == (here, settings)
         if same and not here.endswith("-dirty"):
             return
-        self.keep(part, work(), stamp(), **settings)
+        result = work()
+        self.keep(part, result, stamp() if self.code is None else stamp() | {"commit": self.code}, **settings)
         print(f"measured: {part}", flush=True)
 
     def keep(self, part: str, result: Any, origin: Mapping[str, Any], **settings: Any) -> None:
