@@ -83,6 +83,7 @@ CALLED = {
     "sinkhorn": "a2lp_sinkhorn(given[0], given[1], given[2], given[3], found[0], *p)",
     "fill": "a2lp_fill(given[0], given[1], found[0], *p)",
     "jacobi": "a2lp_jacobi(given[0], found[0], found[1], *p)",
+    "solve": "a2lp_solve(given[0], given[1], found[0], *p)",
     "descent": "a2lp_descent(given[0], given[1], given[2], found[0], *p)",
 }
 
@@ -211,6 +212,17 @@ def test_a_matrix_that_is_not_finite_has_no_eigenvalues(library: Library) -> Non
     matrices[1, 2, 3] = np.nan
     values, _ = eigh(library, matrices)
     assert np.isnan(values[1]).all() and np.isfinite(values[[0, 2]]).all()
+
+
+@pytest.mark.parametrize(("n", "k"), [(5, 5), (1, 1), (30, 6), (7, 2)])
+def test_systems_are_solved(library: Library, n: int, k: int) -> None:
+    rng, built = np.random.default_rng(n), library("solve", DOUBLE=1)
+    matrix, right = rng.normal(size=(3, n, n)), rng.normal(size=(3, n, k))
+    matrix[0] -= np.diag(np.diag(matrix[0])) if n > 1 else 0.0  # pivots of zero, unless rows are exchanged
+    for threads in (1, 5):
+        found = np.full((3, n, k), np.nan)
+        launch(built, [matrix, right], [found], per_task.SolveParams(n, k), per_task.solve_bytes(n, k, 8), threads)
+        np.testing.assert_allclose(found, np.linalg.solve(matrix, right), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize(("c", "n", "group"), [(5, 40, 5), (9, 30, 5), (2, 7, 2)])
