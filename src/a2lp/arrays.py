@@ -136,17 +136,6 @@ def cholesky_solve(factor: Array, right: Array) -> Array:
     return xp.linalg.solve(xp.matrix_transpose(factor), half)
 
 
-def solve(matrix: Array, right: Array) -> Array:
-    """Solve ``matrix X = right`` for a batch; on a device, a singular matrix gives values that are not finite.
-
-    The array libraries' own function asks the device for the reason of each failure, and so waits for it.
-    """
-    xp = namespace(matrix, right)
-    if is_torch(xp) and not on_host(matrix):
-        return xp.linalg.solve_ex(matrix, right).result
-    return xp.linalg.solve(matrix, right)
-
-
 def chunks(total: int, size: int) -> Iterator[slice]:
     """Consecutive slices of at most ``size`` that cover ``range(total)``."""
     for start in range(0, total, size):

@@ -83,6 +83,7 @@ CALLED = {
     "sinkhorn": "a2lp_sinkhorn(given[0], given[1], given[2], given[3], found[0], *p)",
     "fill": "a2lp_fill(given[0], given[1], found[0], *p)",
     "jacobi": "a2lp_jacobi(given[0], found[0], found[1], *p)",
+    "solve": "a2lp_solve(given[0], given[1], found[0], *p)",
     "descent": "a2lp_descent(given[0], given[1], given[2], found[0], *p)",
 }
 
@@ -213,6 +214,17 @@ def test_a_matrix_that_is_not_finite_has_no_eigenvalues(library: Library) -> Non
     assert np.isnan(values[1]).all() and np.isfinite(values[[0, 2]]).all()
 
 
+@pytest.mark.parametrize(("n", "k"), [(5, 5), (1, 1), (30, 6), (7, 2)])
+def test_systems_are_solved(library: Library, n: int, k: int) -> None:
+    rng, built = np.random.default_rng(n), library("solve", DOUBLE=1)
+    matrix, right = rng.normal(size=(3, n, n)), rng.normal(size=(3, n, k))
+    matrix[0] -= np.diag(np.diag(matrix[0])) if n > 1 else 0.0  # pivots of zero, unless rows are exchanged
+    for threads in (1, 5):
+        found = np.full((3, n, k), np.nan)
+        launch(built, [matrix, right], [found], per_task.SolveParams(n, k), per_task.solve_bytes(n, k, 8), threads)
+        np.testing.assert_allclose(found, np.linalg.solve(matrix, right), rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize(("c", "n", "group"), [(5, 40, 5), (9, 30, 5), (2, 7, 2)])
 def test_descent_is_that_of_the_processor(library: Library, c: int, n: int, group: int) -> None:
     rng, gram = np.random.default_rng(0), grams(n, 16)
@@ -232,20 +244,31 @@ def test_descent_is_that_of_the_processor(library: Library, c: int, n: int, grou
 
 METHODS = ["pt_map", "ease", "proto_lp", "bavardage", "paddle", "bd_cspn", "laplacian_shot", "soft_kmeans", "ilpc",
            "bms", "oslo", "ep", "tpn", "top_k"]  # fmt: skip
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+def unequal(name: str, dtype: Any, **sizes: int) -> float:
+    """The share of queries whose label on a GPU is another one than on the processor."""
+    cub, method = a2lp.load("cub"), a2lp.create(name)
+    if method.reads_statistics:
+        method = a2lp.create(name, base=load_base("cub"))
+    batch = a2lp.draw("balanced", cub.labels, seed=3, n_way=5, **sizes).batch(cub.features.astype(dtype))
+    support, query = (torch.from_numpy(x).cuda() for x in (batch.support, batch.query))
+    found = method.predict(a2lp.TaskBatch(support, batch.support_labels, query))
+    return float((found.labels != method.predict(batch).labels).mean())
 
 
 @pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@needs_gpu
 @pytest.mark.parametrize("n_shot", [1, 5])
 @pytest.mark.parametrize("name", METHODS)
 def test_labels_on_a_gpu_are_those_of_the_processor(name: str, n_shot: int) -> None:
-    cub = a2lp.load("cub")
-    tasks = a2lp.draw("balanced", cub.labels, seed=3, n_way=5, n_shot=n_shot, n_query=15, n_tasks=200)
-    batch, method = tasks.batch(cub.features), a2lp.create(name)
-    if method.reads_statistics:
-        method = a2lp.create(name, base=load_base("cub"))
-    there = a2lp.TaskBatch(
-        torch.from_numpy(batch.support).cuda(), batch.support_labels, torch.from_numpy(batch.query).cuda()
-    )
-    found, expected = method.predict(there), method.predict(batch)
-    assert (found.labels != expected.labels).mean() <= 0.001
+    assert unequal(name, np.float32, n_shot=n_shot, n_query=15, n_tasks=200) <= 0.001
+
+
+@pytest.mark.cuda
+@needs_gpu
+@pytest.mark.parametrize("n_query", [15, 46])
+@pytest.mark.parametrize("name", ["pt_map", "ease", "proto_lp", "ilpc", "bms", "tpn"])
+def test_in_double_precision_and_where_shared_memory_is_too_small(name: str, n_query: int) -> None:
+    assert unequal(name, np.float64, n_shot=1, n_query=n_query, n_tasks=4) == 0

@@ -18,11 +18,12 @@ _GROUP = 8  # most classes that a thread of descent.cu multiplies at once
 _SWEEPS = 30  # of Jacobi's rotations, at most; matrices of a hundred rows take eight
 _TOLERANCE = 1 / 16  # of their entries outside the diagonal, in roundings of the matrix' length
 # threads of a block, at most, as in the kernels' launch bounds
-_THREADS = {"sinkhorn": 256, "fill": 256, "jacobi": 256, "descent": 512}
+_THREADS = {"sinkhorn": 256, "fill": 256, "jacobi": 256, "solve": 512, "descent": 512}
 
 SinkhornParams: Any = cuda.structure(ctypes.c_double, "tolerance", "n c has_fixed rounds")
 FillParams: Any = cuda.structure(ctypes.c_double, "tiny", "n c rounds")
 JacobiParams: Any = cuda.structure(ctypes.c_double, "tolerance", "n sweeps")
+SolveParams: Any = cuda.structure(ctypes.c_double, "", "n k")
 DescentParams: Any = cuda.structure(ctypes.c_double, "rate momentum decay", "n c steps")
 
 
@@ -76,6 +77,21 @@ def eigh(matrices: Array) -> tuple[Array, Array]:
     return values, xp.matrix_transpose(vectors)
 
 
+def can_solve(matrix: Array, right: Array) -> bool:
+    """Whether ``solve`` takes these."""
+    _, n, k = right.shape
+    return _fits(matrix, lambda itemsize: solve_bytes(n, k, itemsize))
+
+
+def solve(matrix: Array, right: Array) -> Array:
+    """X of ``matrix X = right``: matrix (b, n, n), right (b, n, k)."""
+    _, n, k = right.shape
+    found = namespace(right).empty(right.shape, dtype=right.dtype, device=right.device)
+    shared = solve_bytes(n, k, right.dtype.itemsize)
+    _launch("solve", (matrix, right), (found,), SolveParams(n, k), shared, _warps(n * (n + k) // 8))
+    return found
+
+
 def can_descend(logits: Array) -> bool:
     """Whether ``descent_losses`` takes logits (b, c, n)."""
     _, c, n = logits.shape
@@ -118,6 +134,11 @@ def jacobi_bytes(n: int, itemsize: int) -> int:
     return itemsize * (2 * n * n + 2 * pairs + n) + 2 * 4 * pairs
 
 
+def solve_bytes(n: int, k: int, itemsize: int) -> int:
+    """What the pointers in solve.cu add up to."""
+    return itemsize * (n * (n + k) + 1) + 4
+
+
 def descent_bytes(n: int, c: int, itemsize: int, *, resident: bool) -> int:
     """What the pointers in descent.cu add up to."""
     return itemsize * (4 * c * n + n + n * n * resident)
@@ -133,7 +154,7 @@ def _fits(array: Array, shared_bytes: Any) -> bool:
 
 def _warps(threads: int) -> int:
     """The next number of threads in whole warps."""
-    return -(-threads // 32) * 32
+    return max(1, -(-threads // 32)) * 32
 
 
 def _launch(name: str, given: Any, found: Any, params: Any, shared: int, threads: int, **defines: int) -> None:

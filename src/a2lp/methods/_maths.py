@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from a2lp.arrays import Array, device, is_numpy, namespace, one_hot, softmax
+from a2lp import cores
+from a2lp.arrays import Array, chunks, device, is_numpy, namespace, one_hot, softmax
 from a2lp.engines.contract import Points
 from a2lp.kernels import per_task
 from a2lp.preprocess import l2, unit_gram
@@ -140,8 +141,20 @@ def eigh(matrices: Array) -> tuple[Array, Array]:
     """Ascending eigenvalues (b, n) and eigenvectors (b, n, n) of symmetric matrices."""
     if per_task.can_diagonalise(matrices):  # libraries are slow at many small matrices on a GPU
         return per_task.eigh(matrices)
-    values, vectors = namespace(matrices).linalg.eigh(matrices)
+    xp, total = namespace(matrices), matrices.shape[0]
+    if is_numpy(xp) and total > 1:  # LAPACK's own threads make small matrices slower
+        parts = chunks(total, -(-total // cores.count()))
+        values, vectors = zip(*cores.map_on_cores(lambda part: np.linalg.eigh(matrices[part]), parts), strict=True)
+        return np.concatenate(values), np.concatenate(vectors)
+    values, vectors = xp.linalg.eigh(matrices)
     return values, vectors
+
+
+def solve(matrix: Array, right: Array) -> Array:
+    """X of ``matrix X = right`` (b, n, k); where a matrix on a GPU is singular, it is not finite."""
+    if per_task.can_solve(matrix, right):  # libraries take longer, and wait for the device to report failures
+        return per_task.solve(matrix, right)
+    return namespace(matrix).linalg.solve(matrix, right)
 
 
 def descent_losses(

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from a2lp.arrays import Array, device, namespace, solve
+from a2lp.arrays import Array, device, namespace
 from a2lp.checks import number
 from a2lp.engines.contract import NO_SOLUTION
 from a2lp.graph import normalise
-from a2lp.methods._maths import gram_distances
+from a2lp.methods._maths import gram_distances, solve
 from a2lp.methods.base import Method, Outcome, Points, scored
 
 _DEGREE_OFFSET = 1e-4  # as in the authors' code

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from a2lp.arrays import Array, device, namespace, solve
+from a2lp.arrays import Array, device, namespace
 from a2lp.checks import number, whole
-from a2lp.methods._maths import centred_unit_gram, eigh, sinkhorn
+from a2lp.methods._maths import centred_unit_gram, eigh, sinkhorn, solve
 from a2lp.methods._transport import TransportMethod
 from a2lp.methods.base import Points
 

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from a2lp.arrays import device, kth_largest, namespace, solve
+from a2lp.arrays import device, kth_largest, namespace
 from a2lp.checks import number, whole
 from a2lp.engines.contract import NO_SOLUTION
 from a2lp.graph import normalise
-from a2lp.methods._maths import gram_distances
+from a2lp.methods._maths import gram_distances, solve
 from a2lp.methods.base import Method, Outcome, Points, scored
 
 
