@@ -39,7 +39,7 @@ SHIM = """
 #define __device__ static
 #define __shared__
 #define __forceinline__ inline
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __syncthreads() meet()
 struct Place { int x; };
 static thread_local Place threadIdx, blockIdx;
@@ -114,17 +114,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
     def launch(
         loop: str, vectors: Array, codes: Array, adam: Adam, steps: int, changed: tuple[Array, ...], *,
-        parameters: Any, more: int, threads: int = 1, slices: int = 2, resident: int | None = None,
+        parameters: Any, own: descent.Own, threads: int = 1, slices: int = 2, resident: int | None = None,
     ) -> list[Array]:  # fmt: skip
         (b, n, d), c, itemsize = vectors.shape, changed[0].shape[1], vectors.itemsize
         pieces = descent.in_pieces(torch.asarray(vectors)).numpy()
         resident = -(-d // 4) if resident is None else resident
-        of = descent.Sizes(n, c, d, itemsize, threads, slices, resident)
+        of = descent.Sizes(n, c, d, itemsize, threads, 1, slices, resident)
         arrays = [pieces, vectors, codes.astype(np.int64), adam.rates(steps).astype(vectors.dtype), *changed]
         kept = [np.array(array, order="C") for array in arrays]
         pointers = [array.ctypes.data for array in kept] + [ctypes.addressof(parameters)]
         built = library(loop, len(pointers), of)
-        assert built.run(b, of.shared_bytes(more), (ctypes.c_void_p * len(pointers))(*pointers)), "behind shared memory"
+        assert built.run(b, of.shared_bytes(own), (ctypes.c_void_p * len(pointers))(*pointers)), "behind shared memory"
         return kept[4:]
 
     return launch
@@ -154,7 +154,7 @@ def run_tim(run: Run, points: Points, settings: tim.Settings, **given: Any) -> A
     own = tim.fused_cuda
     (weights,) = run(
         "tim", points.vectors, points.codes, settings.adam, settings.steps, (points.class_means,),
-        parameters=own.make_parameters(points, settings), more=own.own_numbers(points), **given,
+        parameters=own.make_parameters(points, settings), own=own.own_memory(points), **given,
     )  # fmt: skip
     return weights
 
@@ -163,7 +163,7 @@ def run_imprint(run: Run, points: Points, settings: imprint.Settings, **given: A
     own, losses = imprint.fused_cuda, np.empty((len(points.codes), settings.steps), points.vectors.dtype)
     return run(
         "imprint", points.support, points.codes, settings.adam, settings.steps, (points.class_means, losses),
-        parameters=own.make_parameters(points, settings), more=own.own_numbers(points), **given,
+        parameters=own.make_parameters(points, settings), own=own.own_memory(points), **given,
     )  # fmt: skip
 
 
@@ -175,7 +175,7 @@ def run_am(run: Run, points: Points, settings: am.Settings, **given: Any) -> tup
     parameters = own.make_parameters(points, settings)
     centroids, _, z = run(
         "am", points.vectors, points.codes, settings.adam, parameters.updates, (points.class_means, adapted, z),
-        parameters=parameters, more=own.own_numbers(points), **given,
+        parameters=parameters, own=own.own_memory(points), **given,
     )  # fmt: skip
     return z, centroids
 

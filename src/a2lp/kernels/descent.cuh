@@ -1,7 +1,7 @@
 // Adam on the class weights of a task by a thread block: what loops share whose gradient is a combination of nodes.
 // Nodes are a task's N points and then its C class weights. Compiled for DOUBLE, whether numbers are float64 (float32
-// else); N, C; D dimensions; THREADS of a block; SLICES that the inner products' dimensions are dealt to; RESIDENT of
-// the columns of four dimensions in shared memory, where the others are read from where they came.
+// else); N, C; D dimensions; THREADS of a block; BLOCKS of a multiprocessor; SLICES that the inner products' dimensions
+// are dealt to; RESIDENT of the columns of four dimensions in shared memory; the others are read from where they came.
 //
 // A thread has dimensions of its own, of all classes: gradients need no sums over threads, and moments stay in
 // registers. Inner products have a point to a lane and every SLICES-th column to a slice, whose sums are added last.
@@ -56,15 +56,14 @@ struct Descent {
     real *sums;                 // (C, PARTS)
 };
 
-// Divides up shared memory; where the rest begins
+// Divides up shared memory but for the parts; where the rest begins, at a multiple of four numbers
 __device__ real* divide(Descent& t, double* memory) {
     t.points = (Four*)memory;
     t.weights = (real*)(t.points + RESIDENT * ROW);
     t.slopes = t.weights + C * WEIGHT_ROW;
-    t.parts = t.slopes + C * SLOPE_ROW;
-    t.products = t.parts + SLICES * C * NODES;
-    t.sums = t.products + C * NODES;
-    return t.sums + C * PARTS;
+    t.sums = t.slopes + C * SLOPE_ROW;
+    t.products = t.sums + C * PARTS;
+    return t.products + (C * NODES + 3) / 4 * 4;
 }
 
 // Reads a task and sets moments to zero
@@ -176,25 +175,29 @@ __device__ __forceinline__ real adam_move(real gradient, real& mean, real& squar
     return denominator > 0 ? -rate * mean / denominator : 0;
 }
 
-// sums += slopes of classes from `first` on times points, whose entries of one dimension are at x[stride * i]
+// sums += slopes of classes from `first` on times points, whose entries of one dimension are at x[stride * i]; so many
+// fours of them are read ahead
+template <int AHEAD>
 __device__ __forceinline__ void combine(real (&sums)[GROUP], const Descent& t, int first, const real* x, int stride) {
     const real* rows[GROUP];
 #pragma unroll
     for (int g = 0; g < GROUP; g++) rows[g] = t.slopes + (first + g < C ? first + g : C - 1) * SLOPE_ROW;
-#pragma unroll 2
-    for (int i = 0; i < N / 4 * 4; i += 4) {
-        real values[4];
+    constexpr int STEP = 4 * AHEAD, WHOLE = N / STEP * STEP;
+    for (int first = 0; first < WHOLE; first += STEP) {
+        real values[STEP];
 #pragma unroll
-        for (int k = 0; k < 4; k++) values[k] = x[(i + k) * stride];
+        for (int k = 0; k < STEP; k++) values[k] = x[(first + k) * stride];
 #pragma unroll
-        for (int g = 0; g < GROUP; g++) {
-            const Four slope = *(const Four*)(rows[g] + i);
+        for (int i = 0; i < STEP; i += 4)
 #pragma unroll
-            for (int k = 0; k < 4; k++) sums[g] += slope.at[k] * values[k];
-        }
+            for (int g = 0; g < GROUP; g++) {
+                const Four slope = *(const Four*)(rows[g] + first + i);
+#pragma unroll
+                for (int k = 0; k < 4; k++) sums[g] += slope.at[k] * values[i + k];
+            }
     }
 #pragma unroll
-    for (int i = N / 4 * 4; i < N; i++)
+    for (int i = WHOLE; i < N; i++)
 #pragma unroll
         for (int g = 0; g < GROUP; g++) sums[g] += rows[g][i] * x[i * stride];
 }
@@ -211,8 +214,8 @@ __device__ void descend(const Descent& t, Moments& moments, const Adam& adam, re
             real sums[GROUP];
 #pragma unroll
             for (int g = 0; g < GROUP; g++) sums[g] = 0;
-            if (column < RESIDENT) combine(sums, t, q0, (const real*)t.points + column * ROW * 4 + j % 4, 4);
-            else combine(sums, t, q0, t.vectors + j, D);
+            if (column < RESIDENT) combine<2>(sums, t, q0, (const real*)t.points + column * ROW * 4 + j % 4, 4);
+            else combine<5>(sums, t, q0, t.vectors + j, D);  // they are far away
             for (int p = 0; p < C; p++) {
                 const real weight = t.weights[p * WEIGHT_ROW + j];
 #pragma unroll

@@ -14,7 +14,15 @@ from a2lp.optimizers import Adam
 PARTS = 16  # threads that sum a class, as in the kernel
 ADAM = "b1 rest1 b2 rest2 eps"  # the first parameters of every kernel: ``Adam.constants``
 OBJECTIVE = "support marginal conditional order"
+_RESERVED = 1024  # bytes of shared memory that the driver takes of each block
 LEAST_THREADS, MOST_THREADS = 128, 640  # the most that have 96 registers each
+
+
+class Own(NamedTuple):
+    """How many numbers of its own a loop has in shared memory; ``reused`` of them are free for inner products."""
+
+    numbers: int
+    reused: int = 0
 
 
 class Sizes(NamedTuple):
@@ -25,6 +33,7 @@ class Sizes(NamedTuple):
     d: int
     itemsize: int
     threads: int
+    blocks: int  # of a multiprocessor
     slices: int
     resident: int  # columns of four dimensions in shared memory
 
@@ -38,27 +47,36 @@ class Sizes(NamedTuple):
         """Points of a column, with padding to an odd number."""
         return self.n | 1
 
-    def shared_bytes(self, more: int) -> int:
-        """What the kernel's pointers add up to, with ``more`` numbers of a loop's own."""
+    def shared_bytes(self, own: Own) -> int:
+        """What the kernel's pointers add up to."""
         c, nodes = self.c, self.n + self.c
-        own = c * (4 * self.columns + 4) + c * (nodes + -nodes % 4) + (self.slices + 1) * c * nodes + c * PARTS
-        return self.itemsize * (4 * self.resident * self.row + own + more)
+        numbers = 4 * self.resident * self.row + c * (4 * self.columns + 4) + c * (nodes + -nodes % 4) + c * PARTS
+        numbers += c * nodes + -(c * nodes) % 4 + own.numbers + (0 if own.reused else self.slices * c * nodes)
+        return self.itemsize * numbers
 
     def defines(self) -> dict[str, int]:
         """Macros of the source."""
         return {
             "DOUBLE": int(self.itemsize == 8), "N": self.n, "C": self.c, "D": self.d, "THREADS": self.threads,
-            "SLICES": self.slices, "RESIDENT": self.resident,
+            "BLOCKS": self.blocks, "SLICES": self.slices, "RESIDENT": self.resident,
         }  # fmt: skip
 
 
-def sizes(n: int, c: int, d: int, itemsize: int, more: int, limit: int, most: int = MOST_THREADS) -> Sizes:
-    """Sizes for as many columns in ``limit`` bytes of shared memory as fit, none where even those do not."""
-    slots = -(-d // most)
-    threads = max(LEAST_THREADS, -(-d // (32 * slots)) * 32)
-    least = Sizes(n, c, d, itemsize, threads, threads // 32, 0)
-    room = (limit - least.shared_bytes(more)) // (4 * itemsize * least.row)
-    return least._replace(resident=min(max(room, 0), least.columns))
+def sizes(n: int, c: int, d: int, itemsize: int, own: Own, limit: int) -> Sizes:
+    """Sizes for ``limit`` bytes of shared memory, with as many columns in it as fit; none if even the rest does not.
+
+    A loop that leaves its memory to inner products waits more than it computes: two blocks, where they fit.
+    """
+    for blocks in (2, 1) if own.reused else (1,):
+        room = (limit + _RESERVED) // blocks - _RESERVED
+        slots = -(-d * blocks // MOST_THREADS)
+        threads = max(LEAST_THREADS, -(-d // (32 * slots)) * 32)
+        slices = min(threads // 32, own.reused // (c * (n + c))) if own.reused else threads // 32
+        least = Sizes(n, c, d, itemsize, threads, blocks, max(slices, 1), 0)
+        room -= least.shared_bytes(own)
+        if room >= 0:
+            break
+    return least._replace(resident=min(max(room, 0) // (4 * itemsize * least.row), least.columns))
 
 
 def source(loop: str) -> str:
@@ -71,7 +89,7 @@ def source(loop: str) -> str:
 _SHARED = "descent.cuh", "information.cuh"
 
 
-def refusal(vectors: Array, n_classes: int, more: int) -> str | None:
+def refusal(vectors: Array, n_classes: int, own: Own) -> str | None:
     """Why a kernel cannot run tasks with these points (b, n, d), or None if it can."""
     xp, (_, n, d) = namespace(vectors), vectors.shape
     if not (is_torch(xp) and vectors.is_cuda):
@@ -79,7 +97,7 @@ def refusal(vectors: Array, n_classes: int, more: int) -> str | None:
     if vectors.dtype not in (xp.float32, xp.float64):
         return f"it computes in float32 or float64, and these are {vectors.dtype}"
     has = cuda.shared_limit(vectors.device)
-    needs = sizes(n, n_classes, d, vectors.dtype.itemsize, more, limit=0).shared_bytes(more)
+    needs = sizes(n, n_classes, d, vectors.dtype.itemsize, own, limit=0).shared_bytes(own)
     if needs > has:
         return (
             f"a task of {n} points of {d} dimensions in {n_classes} classes needs {needs} bytes of shared memory, and "
@@ -104,7 +122,7 @@ def in_pieces(vectors: Any) -> Any:
 def launch(loop: str, vectors: Any, codes: Any, adam: Adam, steps: int, changed: tuple[Any, ...], **given: Any) -> None:
     """Run a loop's kernel on points (b, n, d) and classes (b, s); ``changed`` starts with the class weights (b, c, d).
 
-    ``given``: the kernel's ``parameters``, and how many numbers of its own it has in shared memory, ``more``.
+    ``given``: the kernel's ``parameters``, and its ``own`` numbers.
     """
     import torch
 
@@ -113,12 +131,12 @@ def launch(loop: str, vectors: Any, codes: Any, adam: Adam, steps: int, changed:
     rates = torch.as_tensor(adam.rates(steps), dtype=vectors.dtype, device=device)
     arrays = (in_pieces(vectors), vectors.contiguous(), codes.to(device, torch.int64).contiguous(), rates, *changed)
     with torch.cuda.device(device):
-        _kernel(loop, device, n, c, d, itemsize, given["more"]).launch(b, arrays, given["parameters"])
+        _kernel(loop, device, n, c, d, itemsize, given["own"]).launch(b, arrays, given["parameters"])
 
 
 @cache
-def _kernel(loop: str, device: Any, n: int, c: int, d: int, itemsize: int, more: int) -> cuda.Kernel:
+def _kernel(loop: str, device: Any, n: int, c: int, d: int, itemsize: int, own: Own) -> cuda.Kernel:
     """The kernel for tasks of these sizes."""
-    of = sizes(n, c, d, itemsize, more, cuda.shared_limit(device))
+    of = sizes(n, c, d, itemsize, own, cuda.shared_limit(device))
     code = cuda.compile_source(source(loop), device, **of.defines())
-    return cuda.Kernel(code, f"a2lp_{loop}", of.shared_bytes(more), of.threads)
+    return cuda.Kernel(code, f"a2lp_{loop}", of.shared_bytes(own), of.threads)

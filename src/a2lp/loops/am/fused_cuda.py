@@ -16,7 +16,7 @@ _CHUNK_BYTES = 1 << 30  # of scales and edges
 
 def refusal(points: Points, settings: Any) -> str | None:
     """Why the kernel cannot run these tasks, or None if it can."""
-    return descent.refusal(points.vectors, points.n_classes, own_numbers(points))
+    return descent.refusal(points.vectors, points.n_classes, own_memory(points))
 
 
 def run(points: Points, settings: Any) -> tuple[Any, Any]:
@@ -30,7 +30,7 @@ def run(points: Points, settings: Any) -> tuple[Any, Any]:
         adapted = z.new_empty((len(z[part]), size))
         descent.launch(
             "am", points.vectors[part], points.codes[part], settings.adam, parameters.updates,
-            (centroids[part], adapted, z[part]), parameters=parameters, more=own_numbers(points),
+            (centroids[part], adapted, z[part]), parameters=parameters, own=own_memory(points),
         )  # fmt: skip
     return z, centroids
 
@@ -40,14 +40,16 @@ def adapted_numbers(m: int, c: int) -> int:
     return 4 * (2 * m + c) * (m + c)
 
 
-def own_numbers(points: Points) -> int:
-    """Of the kernel in shared memory, beside those of the descent."""
+def own_memory(points: Points) -> descent.Own:
+    """Shared memory beside that of the descent."""
     m, c = int(points.vectors.shape[1]), points.n_classes
     n = m + c
     padded = -(-n // 4) * 4
     row = (padded // 4 | 1) * 4
     doubles = (descent.MOST_THREADS + 32) * 8 // int(points.vectors.dtype.itemsize)
-    return 3 + doubles + (m + padded) * row + 4 * padded + 4 * c * padded + c * n + 2 * c * m + c + 3 * m + 3 * n
+    matrices = (m + padded) * row
+    vectors = 4 * padded + 4 * c * padded + c * n + 2 * c * m + c + 3 * m + 3 * n
+    return descent.Own(doubles + matrices + vectors, reused=matrices)
 
 
 def make_parameters(points: Points, settings: Any) -> Any:

@@ -10,7 +10,7 @@ struct Params {
 
 #define PADDED ((NODES + 3) / 4 * 4)
 #define LD ((PADDED / 4 | 1) * 4)  // from row to row: an odd number of fours, so that rows do not share banks
-#define BLOCKS (PADDED / 4)
+#define FOURS (PADDED / 4)
 
 // A scale of a distance or a weight of an edge, with its moments; in global memory, as all threads' together are large
 struct alignas(4 * sizeof(real)) Adapted {
@@ -23,13 +23,27 @@ struct Manifold {
     double* partial;          // THREADS, and 32
     real *near, *system;      // (N, LD): affinities to chosen neighbours; (PADDED, LD): the system, its factors, then
                               // the gradient by the symmetric affinities
-    real* diagonal;           // (BLOCKS, 4, 4): factors of the blocks on the diagonal, with reciprocals of pivots
+    real* diagonal;           // (FOURS, 4, 4): factors of the blocks on the diagonal, with reciprocals of pivots
     real *z, *adjoint, *d_z, *scratch;        // (C, PADDED)
     real* apart;                              // (C, NODES): distances of the centroids
     real *logits, *probabilities, *marginal;  // (C, N) twice, C
     real *length, *threshold, *last;          // N: |x|^2; the k-th affinity; the last column that is chosen if equal
     real *degree, *scale, *d_degree;          // NODES
 };
+
+// use(e, load(e)) for each entry; some are loaded ahead, since they are far away
+template <int AHEAD, class Load, class Use>
+__device__ __forceinline__ void for_entries(int count, Load load, Use use) {
+    for (int first = threadIdx.x; first < count; first += AHEAD * blockDim.x) {
+        Adapted loaded[AHEAD];
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++)
+            if (first + k * (int)blockDim.x < count) loaded[k] = load(first + k * blockDim.x);
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++)
+            if (first + k * (int)blockDim.x < count) use(first + k * blockDim.x, loaded[k]);
+    }
+}
 
 __device__ double block_sum(double x, double* partial) {
     partial[threadIdx.x] = x;
@@ -51,13 +65,13 @@ __device__ real distance(real own, real other, real product, real same) {
     return square > same * lengths ? root(square) : 0;
 }
 
-// Distances between the points, which stay; lengths; and all parameters at their start
+// Distances between the points, which stay, summed up in float64; lengths; and all parameters at their start
 __device__ void begin_manifold(const Descent& t, const Manifold& g, const Params& p) {
     for (int i = threadIdx.x; i < N; i += blockDim.x) {
-        real sum = 0;
+        double sum = 0;
         for (int column = 0; column < COLUMNS; column++)
-            for (int k = 0; k < 4; k++) sum += t.pieces[column * ROW + i].at[k] * t.pieces[column * ROW + i].at[k];
-        g.length[i] = sum;
+            for (int k = 0; k < 4; k++) sum += (double)t.pieces[column * ROW + i].at[k] * t.pieces[column * ROW + i].at[k];
+        g.length[i] = (real)sum;
     }
     for (int e = threadIdx.x; e < PADDED * LD; e += blockDim.x) g.system[e] = 0;
     for (int e = threadIdx.x; e < N * LD; e += blockDim.x) g.near[e] = 0;
@@ -66,15 +80,15 @@ __device__ void begin_manifold(const Descent& t, const Manifold& g, const Params
         const int i = e / NODES, j = e % NODES;
         g.edges[e] = {p.alpha, 0, 0, 0};
         if (i >= N) continue;
-        real product = 0;
+        double square = 0;
         if (j < N && j != i)
 #pragma unroll 4
             for (int column = 0; column < COLUMNS; column++) {
                 const Four x = t.pieces[column * ROW + i], y = t.pieces[column * ROW + j];
-                for (int k = 0; k < 4; k++) product += x.at[k] * y.at[k];
+                for (int k = 0; k < 4; k++) square += ((double)x.at[k] - y.at[k]) * ((double)x.at[k] - y.at[k]);
             }
-        const bool fixed = j < N && j != i;
-        g.scales[e] = {1, 0, 0, fixed ? distance(g.length[i], g.length[j], product, p.same) : 0};
+        const double lengths = j < N ? g.length[i] + g.length[j] : 0;
+        g.scales[e] = {1, 0, 0, square > p.same * lengths ? root((real)square) : 0};
     }
     __syncthreads();
 }
@@ -85,40 +99,39 @@ __device__ real distance_at(const Manifold& g, int i, int j, const Adapted& scal
 
 // Affinities of the points to their k nearest nodes; all others are zero
 __device__ void choose_neighbours(const Manifold& g, real per_spread, const Params& p) {
-    for (int e = threadIdx.x; e < N * NODES; e += blockDim.x) {
+    for_entries<6>(N * NODES, [&](int e) { return g.scales[e]; }, [&](int e, const Adapted& scale) {
         const int i = e / NODES, j = e % NODES;
-        const Adapted scale = g.scales[e];
         g.near[i * LD + j] = j == i ? -1 : exponential(-(distance_at(g, i, j, scale) * per_spread) * scale.value);
-    }
+    });
     for (int e = threadIdx.x; e < N * (LD - NODES); e += blockDim.x)
         g.near[e / (LD - NODES) * LD + NODES + e % (LD - NODES)] = -1;
     __syncthreads();
     // how many affinities of the row are larger, for four at a time
-    for (int e = threadIdx.x; e < N * BLOCKS; e += blockDim.x) {
-        const Four* row = (const Four*)(g.near + e / BLOCKS * LD);
-        const Four own = row[e % BLOCKS];
+    for (int e = threadIdx.x; e < N * FOURS; e += blockDim.x) {
+        const Four* row = (const Four*)(g.near + e / FOURS * LD);
+        const Four own = row[e % FOURS];
         int larger[4] = {0, 0, 0, 0};
-        for (int block = 0; block < BLOCKS; block++) {
+        for (int block = 0; block < FOURS; block++) {
             const Four other = row[block];
 #pragma unroll
             for (int a = 0; a < 4; a++)
 #pragma unroll
                 for (int b = 0; b < 4; b++) larger[a] += other.at[b] > own.at[a];
         }
-        real* rank = g.system + e / BLOCKS * LD + e % BLOCKS * 4;
+        real* rank = g.system + e / FOURS * LD + e % FOURS * 4;
         for (int a = 0; a < 4; a++) rank[a] = larger[a];
     }
     __syncthreads();
     for (int i = threadIdx.x; i < N; i += blockDim.x) {
         const Four *row = (const Four*)(g.near + i * LD), *ranks = (const Four*)(g.system + i * LD);
         real kth = 2;  // the least that has fewer than k above it
-        for (int block = 0; block < BLOCKS; block++)
+        for (int block = 0; block < FOURS; block++)
 #pragma unroll
             for (int b = 0; b < 4; b++)
                 if (ranks[block].at[b] < p.k && row[block].at[b] < kth) kth = row[block].at[b];
         const real low = (1 - p.slack) * kth, high = low * (1 + 2 * p.slack);
         int chosen = 0, last = NODES;
-        for (int block = 0; block < BLOCKS; block++)
+        for (int block = 0; block < FOURS; block++)
 #pragma unroll
             for (int b = 0; b < 4; b++) chosen += row[block].at[b] >= low;
         if (chosen > p.k) {  // of equal affinities at the k-th place, the first stay
@@ -148,15 +161,17 @@ __device__ real mutual(const Manifold& g, int i, int j) {
 
 // I - alpha D^-1/2 W D^-1/2
 __device__ void build(const Manifold& g, const Params& p) {
-    for (int e = threadIdx.x; e < PADDED * LD; e += blockDim.x) {
-        const int i = e / LD, j = e % LD;
-        g.system[e] = i < NODES && j < NODES ? mutual(g, i, j) * g.edges[i * NODES + j].value : 0;
-    }
+    for_entries<6>(NODES * NODES, [&](int e) { return g.edges[e]; }, [&](int e, const Adapted& edge) {
+        const int i = e / NODES, j = e % NODES;
+        g.system[i * LD + j] = mutual(g, i, j) * edge.value;
+    });
+    for (int e = threadIdx.x; e < NODES * (LD - NODES); e += blockDim.x)
+        g.system[e / (LD - NODES) * LD + NODES + e % (LD - NODES)] = 0;
     __syncthreads();
     for (int i = threadIdx.x; i < NODES; i += blockDim.x) {
         const Four* row = (const Four*)(g.system + i * LD);
         real sum = 0;
-        for (int block = 0; block < BLOCKS; block++)
+        for (int block = 0; block < FOURS; block++)
 #pragma unroll
             for (int b = 0; b < 4; b++) sum += row[block].at[b];
         g.degree[i] = sum + p.degree_offset;
@@ -248,7 +263,7 @@ __device__ void factor(const Manifold& g) {
 template <bool UPPER, bool TURNED>
 __device__ void substitute(const Manifold& g, real* given, real* found, int first) {
     constexpr bool DOWN = UPPER == TURNED;
-    for (int block = DOWN ? first : BLOCKS - 1; DOWN ? block < BLOCKS : block >= 0; block += DOWN ? 1 : -1) {
+    for (int block = DOWN ? first : FOURS - 1; DOWN ? block < FOURS : block >= 0; block += DOWN ? 1 : -1) {
         const int row = 4 * block;
         for (int e = threadIdx.x; e < C * PADDED; e += blockDim.x) {
             const int q = e / PADDED, i = e % PADDED;
@@ -320,34 +335,30 @@ __device__ __forceinline__ void adapt(Adapted& a, real gradient, const Adam& ada
 // part of the gradient by the spread, times the spread.
 __device__ real adapt_graph(const Descent& t, const Manifold& g, real per_spread, const Params& p, real rate,
                             real correction) {
-#pragma unroll 2
-    for (int e = threadIdx.x; e < NODES * NODES; e += blockDim.x) {
+    for_entries<3>(NODES * NODES, [&](int e) { return g.edges[e]; }, [&](int e, Adapted& edge) {
         const int i = e / NODES, j = e % NODES;
-        Adapted edge = g.edges[e];
         real pair = 0;
         for (int q = 0; q < C; q++) pair += g.adjoint[q * PADDED + i] * g.z[q * PADDED + j];
         const real d_weight = p.alpha * g.scale[i] * g.scale[j] * pair + g.d_degree[i];
         g.system[i * LD + j] = d_weight * edge.value;
         adapt(edge, d_weight * mutual(g, i, j), p.adam, rate, correction);
         g.edges[e] = edge;
-    }
+    });
     __syncthreads();
     real d_spread = 0;
-#pragma unroll 2
-    for (int e = threadIdx.x; e < N * NODES; e += blockDim.x) {
+    for_entries<3>(N * NODES, [&](int e) { return g.scales[e]; }, [&](int e, Adapted& scale) {
         const int i = e / NODES, j = e % NODES;
-        Adapted scale = g.scales[e];
         const real d_exponent = (real)-0.5 * (g.system[i * LD + j] + g.system[j * LD + i]) * g.near[i * LD + j];
         const real far = distance_at(g, i, j, scale) * per_spread, d_far = d_exponent * scale.value;
         d_spread -= d_far * far;
         if (j >= N) t.slopes[(j - N) * SLOPE_ROW + i] = d_far;
         adapt(scale, d_exponent * far, p.adam, rate, correction);
         g.scales[e] = scale;
-    }
+    });
     return d_spread;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 a2lp_am(const real* all_pieces, const real* all_vectors, const long long* all_codes, const real* rates,
         real* all_weights, Adapted* all_adapted, real* all_z, const Params p) {
     extern __shared__ double memory[];
@@ -357,13 +368,11 @@ a2lp_am(const real* all_pieces, const real* all_vectors, const long long* all_co
     Descent t;
     Manifold g;
     Moments moments;
-    const long long used = divide(t, memory) - (real*)memory;
-    real* rest = (real*)memory + (used + 3) / 4 * 4;
-    g.partial = (double*)rest;
-    g.near = (real*)(g.partial + (THREADS + 32 + 3) / 4 * 4);
+    g.partial = (double*)divide(t, memory);
+    g.near = t.parts = (real*)(g.partial + (THREADS + 32 + 3) / 4 * 4);  // parts are needed before affinities are known
     g.system = g.near + N * LD;
     g.diagonal = g.system + PADDED * LD;
-    g.z = g.diagonal + BLOCKS * 16;
+    g.z = g.diagonal + FOURS * 16;
     g.adjoint = g.z + C * PADDED;
     g.d_z = g.adjoint + C * PADDED;
     g.scratch = g.d_z + C * PADDED;

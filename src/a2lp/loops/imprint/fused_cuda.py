@@ -12,7 +12,7 @@ from a2lp.losses import NUMERICS
 
 def refusal(points: Points, settings: Any) -> str | None:
     """Why the kernel cannot run these tasks, or None if it can."""
-    return descent.refusal(points.support, points.n_classes, own_numbers(points))
+    return descent.refusal(points.support, points.n_classes, own_memory(points))
 
 
 def run(points: Points, settings: Any) -> tuple[Any, Any]:
@@ -21,14 +21,14 @@ def run(points: Points, settings: Any) -> tuple[Any, Any]:
     losses = namespace(support).empty((len(support), settings.steps), dtype=support.dtype, device=support.device)
     descent.launch(
         "imprint", support, points.codes, settings.adam, settings.steps, (weights, losses),
-        parameters=make_parameters(points, settings), more=own_numbers(points),
+        parameters=make_parameters(points, settings), own=own_memory(points),
     )  # fmt: skip
     return weights, losses
 
 
-def own_numbers(points: Points) -> int:
-    """Of the kernel in shared memory, beside those of the descent."""
-    return 2 * int(points.support.shape[1])
+def own_memory(points: Points) -> descent.Own:
+    """Shared memory beside that of the descent."""
+    return descent.Own(2 * int(points.support.shape[1]))
 
 
 def make_parameters(points: Points, settings: Any) -> Any:

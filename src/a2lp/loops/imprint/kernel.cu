@@ -72,8 +72,9 @@ a2lp_imprint(const real* all_pieces, const real* all_vectors, const long long* a
     real *weights = all_weights + task * C * D, *losses = all_losses + task * p.steps;
     Descent t;
     Moments moments;
-    real* lengths = divide(t, memory);  // N: |x|^2
-    real* loss = lengths + N;           // N
+    t.parts = divide(t, memory);
+    real* lengths = t.parts + SLICES * C * NODES;  // N: |x|^2
+    real* loss = lengths + N;                      // N
     begin(t, moments, all_pieces + task * COLUMNS * ROW * 4, vectors, weights);
     for (int i = threadIdx.x; i < N; i += blockDim.x) {
         double sum = 0;

@@ -12,7 +12,7 @@ _REALS = f"{descent.ADAM} {descent.OBJECTIVE} tau"
 
 def refusal(points: Points, settings: Any) -> str | None:
     """Why the kernel cannot run these tasks, or None if it can."""
-    return descent.refusal(points.vectors, points.n_classes, own_numbers(points))
+    return descent.refusal(points.vectors, points.n_classes, own_memory(points))
 
 
 def run(points: Points, settings: Any) -> Any:
@@ -21,14 +21,14 @@ def run(points: Points, settings: Any) -> Any:
     parameters = make_parameters(points, settings)
     descent.launch(
         "tim", points.vectors, points.codes, settings.adam, settings.steps, (weights,),
-        parameters=parameters, more=own_numbers(points),
+        parameters=parameters, own=own_memory(points),
     )  # fmt: skip
     return weights
 
 
-def own_numbers(points: Points) -> int:
-    """Of the kernel in shared memory, beside those of the descent."""
-    return points.n_classes * (int(points.vectors.shape[1]) + 1)
+def own_memory(points: Points) -> descent.Own:
+    """Shared memory beside that of the descent."""
+    return descent.Own(points.n_classes * (int(points.vectors.shape[1]) + 1))
 
 
 def make_parameters(points: Points, settings: Any) -> Any:

@@ -16,8 +16,9 @@ a2lp_tim(const real* all_pieces, const real* all_vectors, const long long* all_c
     real* weights = all_weights + task * C * D;
     Descent t;
     Moments moments;
-    real* probabilities = divide(t, memory);     // (C, N)
-    real* marginal = probabilities + C * N;      // C
+    t.parts = divide(t, memory);
+    real* probabilities = t.parts + SLICES * C * NODES;  // (C, N)
+    real* marginal = probabilities + C * N;              // C
     begin(t, moments, all_pieces + task * COLUMNS * ROW * 4, all_vectors + task * N * D, weights);
     for (int step = 0; step < p.steps; step++) {
         const real rate = rates[2 * step], correction = rates[2 * step + 1];
