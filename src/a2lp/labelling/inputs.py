@@ -20,6 +20,7 @@ from a2lp.files import exists
 from a2lp.labelling.labels import Task, check_classes, read_task
 from a2lp.labelling.names import ClassNames, find_names, own_names
 from a2lp.labelling.sources import Embedding, Points, Progress, embed_points, find_points
+from a2lp.pool.device import choose, needed
 from a2lp.pool.forecast import forecast
 from a2lp.pool.graph import PoolGraph
 from a2lp.pool.session import Pool
@@ -63,7 +64,11 @@ class Inputs:
         """The pool with these labels: the caller's own, or a new one, with options of ``Pool``."""
         pool = self.x
         if not isinstance(pool, Pool):
-            report = None if progress is None else partial(progress, f"finding neighbours{_forecast(self.x)}")
+            report = (
+                None
+                if progress is None
+                else partial(progress, f"finding neighbours{_forecast(self.x, options.get('device', 'cpu'))}")
+            )
             options |= {} if self.classes is None else self.classes.arguments
             pool = Pool(self.x, method=method, seed=seed, progress=report, **options)
         if self.labels is not None:
@@ -71,10 +76,15 @@ class Inputs:
         return pool
 
 
-def _forecast(x: Any) -> str:
+def _forecast(x: Any, device: Any) -> str:
     """The memory and time that a large pool will take, in brackets."""
     shape: tuple[int, ...] = getattr(x, "shape", ())
-    return f" ({forecast(shape[0], shape[1])})" if len(shape) == 2 and shape[0] >= _LARGE else ""
+    if len(shape) != 2 or shape[0] < _LARGE:
+        return ""
+    n, d = shape
+    if (chosen := choose(device, (n, d))) is None:
+        return f" ({forecast(n, d)})"
+    return f" (about {needed(n, d) / 2**30:.2g} GiB of {chosen})"
 
 
 def read_inputs(

@@ -250,7 +250,7 @@ def _held_out(answer: PoolAnswer) -> tuple[NdArray, NdArray, NdArray]:
         predicted = predict_rows(hidden, answer.method, held_out)
         return np.column_stack([predicted, predict_rows(hidden, "lp", held_out).max(axis=1)])
 
-    found = predict_held_out(task.codes, folds, predict)
+    found = predict_held_out(task.codes, folds, predict, on_device=task.on_device)
     predicted = found[:, :-1]
     return rows, predicted, evidence(predicted.max(axis=1), found[:, -1], _scale(answer))
 

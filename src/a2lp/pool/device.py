@@ -86,7 +86,7 @@ def unit_points(x: NdArray, device: Any) -> Tensor:
 
 
 def copied(x: NdArray, device: Any) -> Tensor:
-    """Rows (n, d) on the device; the copy on the way is made since torch refuses maps that cannot be written."""
+    """Rows (n, d) on the device, in float64 if they are, else in float32."""
     import torch
 
     kind = torch.float64 if x.dtype == np.float64 else torch.float32
@@ -95,5 +95,7 @@ def copied(x: NdArray, device: Any) -> Tensor:
         rows = x[part]
         if rows.dtype not in (np.float16, np.float32, np.float64):
             rows = rows.astype(np.float32)
-        out[part] = torch.from_numpy(np.array(rows)).to(device)
+        if not rows.flags.writeable:  # torch refuses these
+            rows = rows.copy()
+        out[part] = torch.from_numpy(np.ascontiguousarray(rows)).to(device)
     return out

@@ -8,20 +8,18 @@ and only their members are looked at one by one.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy import sparse
 
-from a2lp.arrays import chunks, like
+from a2lp.arrays import chunks, like, to_numpy
 from a2lp.graph import tie_slack
-from a2lp.pool.device import TILE, Tensor, unit_points
+from a2lp.pool.device import TILE, Tensor
 from a2lp.pool.device_solver import System, make_system
 from a2lp.pool.graph import PoolGraph
 from a2lp.pool.neighbours import SPARE, Lists, NdArray, Progress
 from a2lp.pool.rows import products
 from a2lp.pool.stages import Stages
-from a2lp.pool.whiten import Whitening
+from a2lp.pool.whiten import ROWS, Whitening, sampled, whitening_matrix
 from a2lp.preprocess import l2
 
 _MORE = 20  # candidates beyond the neighbours that are asked for
@@ -104,9 +102,19 @@ def choose(lists: Lists, k: int) -> tuple[Tensor, Tensor]:
     return torch.where(full, chosen, known), known[:, -1] & full[:, 0] & (sims[:, -1] >= low[:, 0])
 
 
-def whitened(x: NdArray, whitening: Whitening, device: Any) -> Tensor:
-    """``Whitening.apply`` on a device."""
-    points = unit_points(x, device)
+def neighbour_whitening(points: Tensor, n_neighbors: int = 5, ridge: float = 0.3) -> Whitening:
+    """``whiten.neighbour_whitening`` of at least as many unit points as dimensions (n, d), n > 1, on their device."""
+    rows = sampled(len(points))
+    points = points[rows] if isinstance(rows, slice) else points[like(rows, points)]
+    n, d = points.shape
+    mean = to_numpy(points.double().mean(dim=0))
+    k = min(n_neighbors, n - 1)
+    matrix = whitening_matrix(_differences(points, search(points, k).indices) / (2 * n * k), d, ridge)
+    return Whitening(mean, np.eye(d) if matrix is None else matrix)
+
+
+def whitened(points: Tensor, whitening: Whitening) -> Tensor:
+    """``Whitening.apply`` for unit points on a device."""
     mean, matrix = like(whitening.mean, points, points.dtype), like(whitening.matrix, points, points.dtype)
     out = points.new_empty((len(points), matrix.shape[1]))
     return products(points, lambda _, rows: l2((rows - mean) @ matrix), out)
@@ -209,14 +217,14 @@ def components(system: System) -> Tensor:
         lowest = found
 
 
-def differences(points: Tensor, indices: Tensor, rows: int) -> Any:
+def _differences(points: Tensor, indices: Tensor) -> NdArray:
     """The sum of the outer products of the differences between points (n, d) and their neighbours (n, k): (d, d)."""
     import torch
 
     total = torch.zeros((points.shape[1],) * 2, dtype=torch.float64, device=points.device)
-    for part in chunks(len(points), rows):
+    for part in chunks(len(points), ROWS):
         for column in indices[part].T:
             known = (column < len(points))[:, None]
             difference = (points[part] - points[column.long().clamp(max=len(points) - 1)]) * known
             total += difference.T @ difference
-    return total.cpu().numpy()
+    return to_numpy(total)

@@ -34,7 +34,9 @@ def draw_folds(codes: NdArray, n_folds: int, seed: int, *, named: bool = False) 
     return folds
 
 
-def predict_held_out(codes: NdArray, folds: NdArray, predict: Callable[[NdArray, NdArray], NdArray]) -> NdArray:
+def predict_held_out(
+    codes: NdArray, folds: NdArray, predict: Callable[[NdArray, NdArray], NdArray], *, on_device: bool = False
+) -> NdArray:
     """Predictions for the points in folds, each made without the labels of its fold.
 
     Parameters
@@ -43,6 +45,8 @@ def predict_held_out(codes: NdArray, folds: NdArray, predict: Callable[[NdArray,
         ``folds`` as from ``draw_folds``; at least one point must be in a fold.
     predict : callable
         Gets codes with a fold's labels replaced by -1, and the rows of these labels; returns predictions for the rows.
+    on_device : bool
+        Whether a device does the work: threads would only wait for each other.
 
     Returns
     -------
@@ -57,6 +61,6 @@ def predict_held_out(codes: NdArray, folds: NdArray, predict: Callable[[NdArray,
     numbers = np.unique(folds[folds >= 0]).tolist()
     with crew() as run:
         # a fold to a core, or, where its arrays are large, all cores to a fold
-        found = (run if len(codes) <= _SMALL else alone)(predicted, numbers)
+        found = (run if len(codes) <= _SMALL and not on_device else alone)(predicted, numbers)
     order = np.argsort(np.concatenate([rows for rows, _ in found]))
     return np.asarray(np.concatenate([values for _, values in found])[order])

@@ -306,7 +306,7 @@ def choose_weights(task: Task) -> tuple[NdArray, str]:
     def predict(codes: NdArray, rows: NdArray) -> NdArray:
         return to_numpy(_logarithms(_models(task.hiding(codes)), rows))
 
-    held_out = predict_held_out(task.codes, folds, predict)
+    held_out = predict_held_out(task.codes, folds, predict, on_device=task.on_device)
     weights = fit_weights(held_out, task.codes[folds >= 0], start)
     return weights, f"fitted to {(folds >= 0).sum()} labels by cross-validation"
 

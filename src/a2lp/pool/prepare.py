@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from a2lp.errors import InputError
+from a2lp.pool.device import unit_points
 from a2lp.pool.forecast import check_memory
 from a2lp.pool.graph import PoolGraph, neighbour_graph
 from a2lp.pool.methods import GAMMA, N_NEIGHBORS
@@ -42,15 +43,20 @@ def whitened_graph(
     check_memory(n, d, memory_limit, 8 if x.dtype == np.float64 else 4)
     ridge = _RIDGE_LOW if named else float(np.clip(2 * d / n, _RIDGE_LOW, _RIDGE_HIGH))
     stages = Stages(folder, x, "with names" if named else "")
-    make = partial(neighbour_whitening, x, ridge=ridge, spanned=not named, device=device)
-    whitening = Whitening(*stages.keep("whitening", make))
+    make = partial(neighbour_whitening, x, ridge=ridge, spanned=not named)
     k = min(N_NEIGHBORS, n - 1)
     if device is not None:
         from a2lp.pool import device_graph
 
-        points = device_graph.whitened(x, whitening, device)
+        unit = unit_points(x, device)
         release(x)
+        if n >= d:  # fewer are few, and have coordinates of their own
+            make = partial(device_graph.neighbour_whitening, unit, ridge=ridge)
+        whitening = Whitening(*stages.keep("whitening", make))
+        points = device_graph.whitened(unit, whitening)
+        del unit, make
         return whitening, points, device_graph.neighbour_graph(points, k, GAMMA, progress, stages)
+    whitening = Whitening(*stages.keep("whitening", make))
     points = whitening.apply(x, stages)
     release(x, points)
     return whitening, points, neighbour_graph(points, k, GAMMA, progress=progress, stages=stages)

@@ -12,7 +12,7 @@ import numpy as np
 
 from a2lp.arrays import chunks
 from a2lp.checks import require_number, require_whole
-from a2lp.cores import map_on_cores
+from a2lp.cores import map_on_cores, one_blas_thread
 from a2lp.errors import ShapeError
 from a2lp.pool.neighbours import NdArray, check_points, pick_method, search, unit_rows
 from a2lp.pool.stages import Stages
@@ -20,7 +20,7 @@ from a2lp.preprocess import l2
 
 SAMPLE = 50_000  # points that the covariance is estimated from, evenly spaced: plenty for some thousand dimensions
 LARGE = 1 << 30  # bytes of whitened points, above which they are in a file
-_ROWS = 4096  # points whose differences are held at a time
+ROWS = 4096  # points whose differences are held at a time
 
 
 class Whitening(NamedTuple):
@@ -60,7 +60,7 @@ class Whitening(NamedTuple):
             def one(part: slice) -> None:
                 out[part] = l2((unit_rows(x, part) - mean) @ matrix)
 
-            map_on_cores(one, chunks(len(x), _ROWS))
+            map_on_cores(one, chunks(len(x), ROWS))
 
         if shape[0] * shape[1] * dtype.itemsize > LARGE:
             return (stages or Stages(None, x)).mapped("whitened", shape, np.float16, fill)
@@ -69,9 +69,7 @@ class Whitening(NamedTuple):
         return out
 
 
-def neighbour_whitening(
-    x: Any, n_neighbors: int = 5, ridge: float = 0.3, *, spanned: bool = True, device: Any = None
-) -> Whitening:
+def neighbour_whitening(x: Any, n_neighbors: int = 5, ridge: float = 0.3, *, spanned: bool = True) -> Whitening:
     """Estimate a whitening from the points themselves.
 
     Parameters
@@ -86,15 +84,11 @@ def neighbour_whitening(
     spanned : bool
         Whether fewer points than dimensions get coordinates of the space that they span. Vectors of names lie outside
         of it.
-    device : torch.device, optional
-        Where points are compared.
     """
     x = check_points(x)
     require_whole("n_neighbors", n_neighbors, 1, "5 does well.")
     require_number("ridge", ridge, "positive", lambda v: v > 0, "0.3 does well.")
-    if len(x) > SAMPLE:
-        x = x[np.linspace(0, len(x) - 1, SAMPLE).astype(np.int64)]
-    points = unit_rows(x)
+    points = unit_rows(x[sampled(len(x))])
     n, d = points.shape
     mean = points.mean(axis=0, dtype=np.float64)
     # in coordinates of the space that the points span, where that is smaller
@@ -102,32 +96,30 @@ def neighbour_whitening(
     basis = np.linalg.qr(points.T.astype(np.float64))[0] if reduced else np.eye(d)  # (d, r)
     if n < 2:
         return Whitening(mean, basis)
-    k = min(int(n_neighbors), n - 1)
-    within = points @ basis.astype(points.dtype) if reduced else points
-    spread = _differences(points, within, k) if device is None else _differences_on(device, points, within, k)
-    values, vectors = np.linalg.eigh(spread / (2 * n * k))
-    values = np.maximum(values, 0)
-    mean_value = values.sum() / d
-    if mean_value == 0:  # all neighbours are equal: there is nothing to whiten
+    lists = search(points, min(int(n_neighbors), n - 1), pick_method("auto", n))
+    if reduced:
+        points = points @ basis.astype(points.dtype)
+    spread = sum(map_on_cores(lambda part: _products(points, lists.indices, part), chunks(n, ROWS)))
+    matrix = whitening_matrix(np.asarray(spread) / (2 * lists.indices.size), d, ridge)
+    if matrix is None:
         return Whitening(mean, basis)
-    matrix = (vectors / np.sqrt(values + ridge * mean_value)) @ vectors.T
     return Whitening(mean, basis @ matrix if reduced else matrix)
 
 
-def _differences(points: NdArray, within: NdArray, k: int) -> NdArray:
-    """The sum of the outer products of the differences between points and k neighbours, in coordinates ``within``."""
-    lists = search(points, k, pick_method("auto", len(points)))
-    parts = chunks(len(points), _ROWS)
-    return np.asarray(sum(map_on_cores(lambda part: _products(within, lists.indices, part), parts)))
+def sampled(n: int) -> Any:
+    """Which of n points the covariance is estimated from."""
+    return np.linspace(0, n - 1, SAMPLE).astype(np.int64) if n > SAMPLE else slice(None)
 
 
-def _differences_on(device: Any, points: NdArray, within: NdArray, k: int) -> Any:
-    import torch
-
-    from a2lp.pool.device_graph import differences, search
-
-    found = search(torch.from_numpy(points).to(device), k)
-    return differences(torch.from_numpy(within).to(device), found.indices, _ROWS)
+def whitening_matrix(covariance: NdArray, d: int, ridge: float) -> NdArray | None:
+    """The inverse root of a covariance (r, r) in d dimensions with its ridge; None where there is nothing to whiten."""
+    with one_blas_thread():  # several threads mostly wait for each other: up to forty times as long
+        values, vectors = np.linalg.eigh(covariance)
+        values = np.maximum(values, 0)
+        mean_value = values.sum() / d
+        if mean_value == 0:  # all neighbours are equal
+            return None
+        return np.asarray((vectors / np.sqrt(values + ridge * mean_value)) @ vectors.T)
 
 
 def _products(points: NdArray, indices: NdArray, part: slice) -> NdArray:
