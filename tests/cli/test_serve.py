@@ -11,6 +11,6 @@ from a2lp.errors import install_command
 
 @pytest.mark.parametrize("command", [["serve"], ["label-studio", "digits"]])
 def test_a_missing_package_is_named_with_its_extra(monkeypatch, command):
-    monkeypatch.setattr("a2lp.serve.run.find_spec", lambda name: None)
+    monkeypatch.setattr("a2lp.errors.find_spec", lambda name: None)
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 2 and install_command("serve") in result.output
