@@ -43,8 +43,11 @@ def keep(run: Path) -> None:
     else:
         print(f"{network}: its weights are larger than {MOST_WEIGHTS >> 20} MiB and are not kept")
     for split in SPLITS:
-        file = next(path for path in (run / f"{network}_{split}.npz", run / f"{split}.npz") if path.exists())
-        if split != "train" or file.stat().st_size <= MOST_BASE:
+        names = (f"{network}_{split}.npz", f"{split}.npz")
+        file = next((run / name for name in names if (run / name).exists()), None)
+        if file is None and split != "train":
+            raise SystemExit(f"{run} has neither {' nor '.join(names)}. Embed this split with the run's weights first.")
+        if file is not None and (split != "train" or file.stat().st_size <= MOST_BASE):
             files[f"{network}_{split}.npz"] = file
     if out.exists():
         print(f"{network}: the record of the former run is now {tried(out)}")
@@ -55,12 +58,12 @@ def keep(run: Path) -> None:
 
     source = feature_source(f"{network}_test")
     assert source is not None
-    names = {f"{source.dataset}_{source.backbone}_test"}
+    sets = {f"{source.dataset}_{source.backbone}_test"}
     for name in (name for name in BUNDLED if feature_source(name) == source):
-        names.add(name)
+        sets.add(name)
         if bundle(name, out, network):
             (out / f"{network}_test.npz").unlink()
-    stale = [path for path in (RESULTS / "records").glob("*.json") if _features(path) in names]
+    stale = [path for path in (RESULTS / "records").glob("*.json") if _features(path) in sets]
     for path in stale:
         path.unlink()
     print(f"{network}: kept, from {run}; {len(stale)} records of the former features are deleted")
@@ -75,7 +78,8 @@ def bundle(name: str, folder: Path, network: str) -> bool:
     assert former.files is not None and new.files is not None
     rows = {file: row for row, file in enumerate(new.files)}
     vectors = new.features[[rows[file] for file in former.files]]
-    own = {key: former.about[key] for key in ("dataset", "source", "split", "terms")}
+    own = {key: former.about[key] for key in ("dataset", "split", "terms")}
+    own["source"] = former.about["source"].replace(*(f"configs/{each.about['trained']}.json" for each in (former, new)))
     about = new.about | own | {"images": len(former)}
     kept = dataclasses.replace(former, features=vectors, about=about)
     save(kept, BUNDLE / f"{name}_resnet12_novel.npz", force=True)

@@ -77,6 +77,7 @@ def test_a_run_becomes_the_network_and_the_former_record_stays(kept: Any, tmp_pa
     np.testing.assert_array_equal(made.features, (cub.features.astype(np.float32) + 0.25).astype(np.float16))
     assert made.about["trained"] == "new"
     assert made.about["terms"] == cub.about["terms"]
+    assert made.about["source"].startswith("a2lp train configs/new.json, then a2lp embed")
     bundled, whole = (
         BaseStatistics.load(path)
         for path in (tmp_path / "data" / "cub_resnet12_base.npz", out / "cub_resnet12_train_base.npz")
@@ -84,6 +85,16 @@ def test_a_run_becomes_the_network_and_the_former_record_stays(kept: Any, tmp_pa
     for name in ("mean", "within_cov", "sphere_cov", "count"):
         np.testing.assert_array_equal(getattr(bundled, name), getattr(whole, name))
     np.testing.assert_allclose(bundled.mean, load_base("cub").mean + 0.25, rtol=1e-6)
+
+
+def test_a_run_without_all_splits_replaces_nothing(kept: Any, tmp_path: Path) -> None:
+    kept.keep(run_of(tmp_path / "former", 0.0))
+    before = sorted((tmp_path / "trained").rglob("*"))
+    new = run_of(tmp_path / "new", 0.25)
+    (new / "train_base.npz").unlink()
+    with pytest.raises(SystemExit, match=r"neither cub_resnet12_train_base\.npz nor train_base\.npz"):
+        kept.keep(new)
+    assert sorted((tmp_path / "trained").rglob("*")) == before
 
 
 def test_of_a_run_that_was_tried_the_record_alone_stays(kept: Any, tmp_path: Path) -> None:

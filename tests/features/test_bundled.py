@@ -76,8 +76,9 @@ def test_cub_has_the_order_of_saved_tasks(shared_data: Path) -> None:
 def test_sets_say_how_they_were_made(name: str) -> None:
     about, run = load(name).about, f"{name}_resnet12"
     record = json.loads((ROOT / "trained" / run / "record.json").read_text())
-    config = json.loads((ROOT / "configs" / f"{run}.json").read_text())
-    assert about["trained"] == config["name"] == record["config"]["name"]
+    config = ROOT / "configs" / f"{about['trained']}.json"
+    assert about["trained"] == json.loads(config.read_text())["name"] == record["config"]["name"]
+    assert f"configs/{config.name}" in about["source"]
     view = (about["view"][name] for name in ("resize", "crop", "size"))
     assert "/".join(str(size) for size in view if size is not None) == record["view"]
     shards = sorted((ROOT / "trained" / run).glob("weights-*.safetensors"))
