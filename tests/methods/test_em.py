@@ -86,22 +86,27 @@ class Plain:
         self.smooth = propagation(self.x, k, gamma, alpha)
         self.start = self.spread(np.zeros((len(x) - self.s, self.c)))
         if uniform or whitened:
-            self.shares = self.rounds(self.x, 10, {2.0: 1.0}, self.pull)
+            self.shares = self.rounds(self.x, 10, 2.0, self.pull)
             return
-        first = self.rounds(centred(x, codes, self.s / (self.s + self.c)), 5, {2.0: 1.0}, 0).sum(axis=0)
-        sizes = np.maximum(first.mean() + 1.3 * (first - first.mean()), 0)
-        weights = {a: self.evidence(sizes, a) for a in (0.25, 0.5, 1, 2, 4, 8, 16, 32, 128)}
-        top = max(weights.values())
-        total = sum(np.exp(value - top) for value in weights.values())
-        self.prior = {a: float(np.exp(value - top) / total) for a, value in weights.items()}
-        unequal = sum(w * (self.c - 1) / (self.c * a + 1) for a, w in self.prior.items()) * self.s / self.c
-        trust = unequal**2 / (unequal**2 + 0.3**2)
-        self.shares = self.rounds(centred(x, codes, trust), 10, self.prior, self.pull)
+        common = centred(x, codes, self.s / (self.s + self.c))
+        found, evidence = [], []
+        for believed, a in ((0.25, 0.5), (0.25, 2.0), (0.5, np.inf)):
+            self.uniform = np.isinf(a)
+            if self.uniform and len(x) - self.s < self.c:
+                continue
+            unequal = (self.c - 1) / (self.c * a + 1) * self.s / self.c
+            found.append(self.rounds(centred(x, codes, unequal**2 / (unequal**2 + 0.3**2)), 10, a, self.pull))
+            fit = (found[-1] * (self.logits(common, found[-1]) - np.log(found[-1] + 1e-30))).sum()
+            evidence.append(np.log(believed) + fit / 2 + self.probability(found[-1].sum(axis=0), a))
+        self.weights = softmax(evidence)
+        self.shares = sum(w * one for w, one in zip(self.weights, found, strict=True))
 
-    def evidence(self, sizes: Array, a: float) -> float:
+    def probability(self, mass: Array, a: float) -> float:
         """The logarithm of a Dirichlet-multinomial probability, without its coefficient."""
-        total = gammaln(self.c * a) - gammaln(self.c * a + sizes.sum())
-        return float(total + (gammaln(sizes + a) - gammaln(a)).sum())
+        if np.isinf(a):
+            return float(-mass.sum() * np.log(self.c))
+        total = gammaln(self.c * a) - gammaln(self.c * a + mass.sum())
+        return float(total + (gammaln(mass + a) - gammaln(a)).sum())
 
     def spread(self, rows: Array) -> Array:
         found = (self.smooth @ np.concatenate([self.labels, rows]))[self.s :]
@@ -111,21 +116,25 @@ class Plain:
             found /= found.sum(axis=1, keepdims=True)
         return np.asarray(found)
 
-    def rounds(self, x: Array, rounds: int, prior: dict[float, float], pull: float) -> Array:
-        s, c, rest = self.s, self.c, self.start
-        m = len(rest)
-        ridge = x[s:] @ x[:s].T @ np.linalg.inv(x[:s] @ x[:s].T + 0.2 * np.eye(s)) @ (self.labels - 1 / c)
+    def logits(self, x: Array, rest: Array) -> Array:
+        """Those of the queries under the means of soft labels, without what the classes' shares add."""
+        s = self.s
+        ridge = x[s:] @ x[:s].T @ np.linalg.inv(x[:s] @ x[:s].T + 0.2 * np.eye(s)) @ (self.labels - 1 / self.c)
+        shares = np.concatenate([self.labels, rest])
+        logits = self.start_weight * np.log(self.start) + self.support_weight * ridge
+        for q in range(self.c):
+            mean = (shares[:, q, None] * x).sum(axis=0) / (shares[:, q].sum() + self.mean_prior)
+            logits[:, q] -= self.temperature * ((x[s:] - mean) ** 2).sum(axis=1)
+        return np.asarray(logits)
+
+    def rounds(self, x: Array, rounds: int, a: float, pull: float) -> Array:
+        rest = self.start
         for _ in range(rounds):
-            shares = np.concatenate([self.labels, rest])
-            logits = self.start_weight * np.log(self.start) + self.support_weight * ridge
-            for q in range(c):
-                mean = (shares[:, q, None] * x).sum(axis=0) / (shares[:, q].sum() + self.mean_prior)
-                logits[:, q] -= self.temperature * ((x[s:] - mean) ** 2).sum(axis=1)
-                mass = rest[:, q].sum()
-                if not self.uniform:
-                    expected = sum(w * (mass + a) * m / (m + c * a) for a, w in prior.items())
-                    logits[:, q] += sum(w * digamma(mass + a) for a, w in prior.items())
-                    logits[:, q] += pull * np.log((expected + 1) / (mass + 1))
+            logits = self.logits(x, rest)
+            if not self.uniform:
+                mass = rest.sum(axis=0)
+                expected = (mass + a) * mass.sum() / (mass.sum() + self.c * a)
+                logits += digamma(mass + a) + pull * np.log((expected + 1) / (mass + 1))
             rest = self.spread(softmax(logits, axis=1))
         return rest
 
@@ -234,12 +243,20 @@ def test_the_centre_has_every_class_alike_whatever_its_shots() -> None:
 
 
 def test_how_unequal_classes_are_is_inferred() -> None:
-    """Concentrations from masses: small for unequal classes, large for equal ones, less sure with fewer points."""
-    masses = np.array([[15.0, 15, 15, 15, 15], [60, 10, 3, 1, 1], [3, 3, 3, 3, 3]])
-    values, weights = shares.inferred_prior(masses)
-    np.testing.assert_allclose(weights.sum(axis=1), 1)
-    mean = np.exp(weights @ np.log(values))
-    assert mean[0] > mean[2] > 4 > 1 > mean[1]
+    """Each hypothesis explains the masses of its own kind best, where all explain the points alike."""
+    masses = np.array([[15.0, 15, 15, 15, 15], [40, 15, 10, 6, 4], [71, 1, 1, 1, 1]])
+    labels = np.repeat(masses[:, :, None] / 75, 75, axis=2)  # (3, c, m), of points that say nothing
+    each = [shares.evidence(np.log(labels), labels, a) for a in shares.CONCENTRATIONS]
+    assert np.argmax(each, axis=0).tolist() == [2, 1, 0]
+
+
+def test_fewer_points_than_classes_are_not_equal_classes() -> None:
+    x = np.abs(np.random.default_rng(3).normal(size=(9, 12)))
+    codes = np.arange(6)
+    found = a2lp.create("a2lp_em", n_neighbors=4).predict(a2lp.TaskBatch(x[None, :6], codes[None], x[None, 6:]))
+    expected = Plain(unit(np.sqrt(x + 1e-6)), codes, uniform=False, whitened=False, k=4)
+    assert len(expected.weights) == 2
+    np.testing.assert_allclose(found.probabilities[0], expected.shares, rtol=0, atol=1e-9)
 
 
 def test_it_gains_on_a_fixed_concentration_for_both_kinds_of_tasks() -> None:

@@ -3,13 +3,14 @@
 Everything is computed from the (n, n) inner products of a task's points: a class mean is a weighted sum of points, so
 its distances follow from inner products and weights.
 
-By default, points are rooted, and how unequal the classes are is inferred: a first run gives the classes' masses,
-which give weights to several concentrations of a Dirichlet prior; a second run uses them. ``A2LPEM`` documents the
-parameters, docs/a2lp_em.md has the equations.
+By default, points are rooted, and how unequal the classes are is inferred: there is a run for each of some hypotheses
+about it, from very unequal classes to equal ones, and the soft labels are their mean, weighted by the evidence for each.
+``A2LPEM`` documents the parameters, docs/a2lp_em.md has the equations.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -26,15 +27,14 @@ from a2lp.loops.em.products import centred, inner_products, ridge_scores, stretc
 LEAST = 1e-30  # smallest divisor
 SINKHORN_ROUNDS = 10
 _TASKS = 16  # per block, so that their matrices stay in a core's cache
-_FIRST_ROUNDS = 5  # of the run that tells how unequal the classes are
-_FIRST_PRIOR = 2.0  # its concentration
+_PRIOR = 2.0  # where the classes' shares are not estimated, so that it does not matter
 
 
 class Settings(NamedTuple):
     """The constants of a run.
 
-    ``A2LPEM`` documents them. ``rooted`` and ``centred`` are what is done to vectors first; ``prior`` is None where the
-    concentration of the classes' shares is inferred; ``mean_prior`` counts points at the centre that are added to each
+    ``A2LPEM`` documents them. ``rooted`` and ``centred`` are what is done to vectors first; ``prior`` is None where how
+    unequal the classes are is inferred; ``mean_prior`` counts points at the centre that are added to each
     class; ``pull`` is how strongly classes are drawn to their expected masses; ``start_weight`` and
     ``support_weight`` are those of the logarithms of the first soft labels, and of the support's regression.
     """
@@ -101,28 +101,46 @@ def solve(engine: Arithmetic, points: Points, settings: Settings) -> Result:
     if settings.centred and uniform:
         gram = centred(gram, shares.centre(points, 0.0))
     graph = engine.graph(stretched(gram), c, settings)
-    prior = shares.fixed_prior(_FIRST_PRIOR if settings.prior is None else settings.prior, gram)
-    nothing = points.memberships
+    nothing, prior = points.memberships, shares.fixed_prior(_PRIOR, gram)
     start = engine.rounds(graph, Rounds(gram, nothing, nothing, *prior), points.codes, settings._replace(rounds=0))
     if settings.rounds == 0:
         return _result(start, points)
 
-    def run(gram: Array, prior: shares.Prior, settings: Settings) -> Array:
-        bias = settings.start_weight * xp.log(start + LEAST)
-        if settings.support_weight:
-            bias = bias + settings.support_weight * ridge_scores(gram, points)
-        return engine.rounds(graph, Rounds(gram, start, bias, *prior), points.codes, settings)
+    def bias(gram: Array) -> Array:
+        added = settings.start_weight * xp.log(start + LEAST)
+        return added + settings.support_weight * ridge_scores(gram, points) if settings.support_weight else added
 
-    if settings.centred and not uniform:
-        first = centred(gram, shares.centre(points, s / (s + c)))
-        if settings.prior is None:
-            found = run(first, prior, settings._replace(rounds=min(_FIRST_ROUNDS, settings.rounds), pull=0.0))
-            prior = shares.inferred_prior(xp.sum(found[:, :, s:], axis=2))
-            first = centred(gram, shares.centre(points, shares.trust_in_support(prior, c, s / c)))
-        found = run(first, prior, settings)
-    else:
-        found = run(gram, prior, settings)
+    def run(gram: Array, prior: float, settings: Settings) -> Array:
+        given = Rounds(gram, start, bias(gram), *shares.fixed_prior(prior, gram))
+        return engine.rounds(graph, given, points.codes, settings)
+
+    if uniform or not settings.centred:
+        return _result(run(gram, _PRIOR if settings.prior is None else settings.prior, settings), points)
+    common = centred(gram, shares.centre(points, s / (s + c)))
+    if settings.prior is not None:
+        return _result(run(common, settings.prior, settings), points)
+    runs, evidence, added = [], [], bias(common)
+    for concentration in shares.CONCENTRATIONS:
+        equal = math.isinf(concentration)
+        if equal and n - s < c:
+            continue
+        own = centred(gram, shares.centre(points, shares.trust_in_support(concentration, c, s / c)))
+        runs.append(run(own, _PRIOR if equal else concentration, settings._replace(uniform=equal)))
+        # what the points say is compared where all hypotheses have the same centre
+        logits = (added - settings.temperature * _distances(common, runs[-1], settings.mean_prior))[:, :, s:]
+        evidence.append(shares.evidence(logits, runs[-1][:, :, s:], concentration))
+    weights = softmax(xp.stack(evidence, axis=1))
+    found = sum(weights[:, k, None, None] * one for k, one in enumerate(runs))
     return _result(found, points)
+
+
+def _distances(gram: Array, shares: Array, mean_prior: float) -> Array:
+    """Squared distances (b, c, n) of the points from the class means under shares (b, c, n)."""
+    xp = namespace(gram)
+    weights = shares / (xp.sum(shares, axis=2, keepdims=True) + mean_prior)
+    cross = weights @ gram
+    squares = xp.linalg.diagonal(gram)[:, None, :]
+    return squares - 2 * cross + xp.sum(weights * cross, axis=2, keepdims=True)
 
 
 def _result(found: Array, points: Points) -> Result:
@@ -195,7 +213,6 @@ def _batched_rounds(spread: Array, run: Rounds, codes: Array, settings: Settings
     gram, xp = run.gram, namespace(run.gram)
     (b, n, _), s, c = gram.shape, codes.shape[1], run.start.shape[1]
     given = xp.matrix_transpose(one_hot(codes, c, gram.dtype))  # (b, c, s)
-    squares = xp.linalg.diagonal(gram)[:, None, :]
 
     def smoothed(shares: Array) -> Array:
         """Shares of the points without a label (b, c, n - s), propagated."""
@@ -213,10 +230,7 @@ def _batched_rounds(spread: Array, run: Rounds, codes: Array, settings: Settings
     unknown = run.start[:, :, s:]
     for _ in range(settings.rounds):
         shares = xp.concat([given, unknown], axis=2)
-        weights = shares / (xp.sum(shares, axis=2, keepdims=True) + settings.mean_prior)
-        cross = weights @ gram
-        distances = squares - 2 * cross + xp.sum(weights * cross, axis=2, keepdims=True)
-        logits = run.bias[:, :, s:] - settings.temperature * distances[:, :, s:]
+        logits = (run.bias - settings.temperature * _distances(gram, shares, settings.mean_prior))[:, :, s:]
         if not settings.uniform:
             logits = logits + _log_shares(xp.sum(unknown, axis=2, keepdims=True), run, settings)
         unknown = smoothed(xp.concat([given, softmax(logits, axis=1)], axis=2))

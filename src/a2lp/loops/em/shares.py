@@ -1,18 +1,20 @@
-"""The prior of the classes' shares, inferred from their masses, and the centre that follows from it.
+"""Hypotheses about the classes' shares, the evidence for each, and the centre that follows from it.
 
-The shares of a task's classes are from a symmetric Dirichlet distribution. Its concentration is unknown: the masses
-that a first run found give a probability to each of some concentrations, from very unequal classes to equal ones.
+The shares of a task's classes are equal, or from a symmetric Dirichlet distribution: which is not known, so that each
+hypothesis is tried, and weighted by how well its classes explain the points.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
-from a2lp.arrays import Array, device, log_gamma, namespace, softmax
+from a2lp.arrays import Array, device, log_gamma, namespace
 from a2lp.engines.contract import Points
 
-CONCENTRATIONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 128.0)
-_SPREAD = 1.3  # large classes leak into small ones, so that masses are nearer to each other than the classes' sizes
+CONCENTRATIONS = (0.5, 2.0, math.inf)  # a class or two have most of the points; unequal; equal
+_PROBABILITIES = (0.25, 0.25, 0.5)  # beforehand: equal or not are equally probable
+_INDEPENDENCE = 0.5  # of the points: what is known of one is partly known from its neighbours
 _DOUBT = 0.3  # as unequal as classes are when support and all points count alike in the centre, at one shot
 
 
@@ -30,36 +32,42 @@ def fixed_prior(concentration: float, like: Array) -> Prior:
     return Prior(xp.full((1,), concentration, **options), xp.ones((like.shape[0], 1), **options))
 
 
-def inferred_prior(mass: Array) -> Prior:
-    """Each concentration by the evidence of masses (b, c) under a Dirichlet-multinomial distribution."""
-    xp, c = namespace(mass), mass.shape[1]
-    mean = xp.mean(mass, axis=1, keepdims=True)
-    sizes = xp.clip(mean + _SPREAD * (mass - mean), min=0.0)[:, None, :]  # (b, 1, c)
-    values = xp.asarray(CONCENTRATIONS, dtype=mass.dtype, device=device(mass))
-    each = values[None, :, None]
-    evidence = xp.sum(log_gamma(sizes + each) - log_gamma(each), axis=2)  # (b, k)
-    total = xp.sum(sizes, axis=2)
-    evidence = evidence + log_gamma(c * values)[None, :] - log_gamma(total + c * values[None, :])
-    return Prior(values, softmax(evidence))
+def evidence(logits: Array, shares: Array, concentration: float) -> Array:
+    """The logarithm of a hypothesis's probability in each task (b,), up to what all hypotheses have in common.
+
+    logits (b, c, m) are those of the points without a label, but for what shares of classes add to them; shares
+    (b, c, m) are their soft labels. Their sum less that of the shares' logarithms is the points' part of the bound that
+    expectation-maximisation raises; the classes' masses have a Dirichlet-multinomial distribution.
+    """
+    xp, (_, c, m) = namespace(shares), shares.shape
+    fit = xp.sum(shares * (logits - xp.log(xp.clip(shares, min=1e-30))), axis=(1, 2))
+    believed = math.log(_PROBABILITIES[CONCENTRATIONS.index(concentration)])
+    if math.isinf(concentration):
+        return _INDEPENDENCE * fit + (believed - m * math.log(c))
+    mass = xp.sum(shares, axis=2)
+    each = xp.full_like(mass[:1, :1], concentration)
+    total = xp.full_like(mass[:1, 0], c * concentration)
+    masses = xp.sum(log_gamma(mass + each) - log_gamma(each), axis=1) + log_gamma(total) - log_gamma(total + m)
+    return _INDEPENDENCE * fit + believed + masses
 
 
-def trust_in_support(prior: Prior, n_classes: int, n_shot: float) -> Array:
-    """How much the support counts in the centre of each task (b,).
+def trust_in_support(concentration: float, n_classes: int, n_shot: float) -> float:
+    """How much the support counts in the centre.
 
     The mean of all points is off by the inequality of the classes, the support's by the fewness of its shots.
     """
-    xp = namespace(prior.weights)
-    inequality = (n_classes - 1) / (n_classes * prior.concentrations + 1)  # relative variance of shares
-    squared = (n_shot * xp.sum(prior.weights * inequality[None, :], axis=1)) ** 2
+    if math.isinf(concentration):
+        return 0.0
+    inequality = (n_classes - 1) / (n_classes * concentration + 1)  # relative variance of shares
+    squared = (n_shot * inequality) ** 2
     return squared / (squared + _DOUBT**2)
 
 
-def centre(points: Points, trust: float | Array) -> Array:
+def centre(points: Points, trust: float) -> Array:
     """Weights of the points (b, n) in a centre between their mean and the mean of the support's class means."""
     labels = points.all_labels  # (b, n, c)
-    xp, (b, n, c) = namespace(labels), labels.shape
+    xp, (_, n, c) = namespace(labels), labels.shape
     equal = xp.full_like(labels[:, :, 0], 1.0 / n)
     shots = xp.clip(xp.sum(labels, axis=1, keepdims=True), min=1.0)
     support = xp.sum(labels / shots, axis=2) / c
-    part = trust if isinstance(trust, float) else xp.reshape(trust, (b, 1))
-    return part * support + (1 - part) * equal
+    return trust * support + (1 - trust) * equal
