@@ -43,7 +43,7 @@ RIVALS = {
 }
 # the library's methods without base data that do not assume a uniform marginal, each with its number of tasks a cell
 FIELD = dict.fromkeys(("prototypical", "imprinting", "soft_kmeans", "lp", "tpn", "ep", "top_k", "paddle"), 1000)
-FIELD |= {"bms": 1000, "oslo": 1000, "a2lp": 300, "ici": 300, "alpha_tim": 300, "alpha_am": 100}
+FIELD |= {"oslo": 1000, "a2lp": 300, "ici": 300, "alpha_tim": 300, "alpha_am": 100}
 
 
 def heading(cell: str) -> str:

@@ -3,8 +3,10 @@ Algorithms 15 (5), 2022 (arXiv 2110.09446).
 
 Features are rooted, normalised and centred as in PT-MAP. Unit class means and soft labels are then computed in turn,
 and the soft labels are scaled so that no class is smaller than a least size: the shots of a class at first, later the
-size of the smallest class of the last round. Nothing says how large classes are, but the smallest grows: it leans to
-equal sizes. No base data.
+size of the smallest class of the last round. The paper does not count this as knowing the classes' sizes. But the
+smallest size counts the support, and what it bounds are the queries alone, so that it grows by a class's shots in
+every round until all classes are equal, whatever they are: here it is listed with the methods that assume a uniform
+marginal. No base data.
 
 As in the authors' code with its defaults, class means are not trained further. The shots of the class that has fewest
 are the first least size, where theirs are equal. Support and queries are centred together.
@@ -13,6 +15,7 @@ are the first least size, where theirs are equal. Support and queries are centre
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from a2lp.arrays import Array, namespace, one_hot, softmax
 from a2lp.checks import choice, number, whole
@@ -36,6 +39,8 @@ class BMS(Method):
     steps : int
         Rounds of soft labels and means.
     """
+
+    assumes_uniform: ClassVar[bool] = True
 
     preprocess: str = "none"
     power: str = choice("clamp", POWERS)
