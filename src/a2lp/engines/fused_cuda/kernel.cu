@@ -341,13 +341,13 @@ __device__ __noinline__ void sweep(bool update, const float2* rates_now, const J
             store_moments(moments + (size_t)t * MOMENTS, buffer);
         }
         // points are the rows of these products: what a lane has of the anchors is laid out as columns are, too
-        auto add = [&](int i, unsigned high0, unsigned high1, unsigned low0, unsigned low1) {
+        // and high and low halves of a point are neighbours in a row, so that one product has both
+        auto add = [&](int i, const unsigned* a) {
 #pragma unroll
             for (int r = 0; r < GROUPS; r++) {
                 float sum[4] = {};
-                multiply_add(sum, low0, low1, high[r]);
-                multiply_add(sum, high0, high1, low[r]);
-                multiply_add(sum, high0, high1, high[r]);
+                multiply_add(sum, a[0], a[1], low[r]);
+                multiply_add(sum, a, high[r], high[r]);
 #pragma unroll
                 for (int k = 0; k < 4; k++) sums[i][r][k] += sum[k];
             }
@@ -356,10 +356,13 @@ __device__ __noinline__ void sweep(bool update, const float2* rates_now, const J
         for (int i = 0; i < MP / 16; i++) {
             unsigned a[4];
             load_matrices(a, points + (matrix / 2 * MP + 16 * i + matrix % 2 * 8 + lane % 8) * CW);
-            add(i, a[0], a[1], a[2], a[3]);
+            add(i, a);
         }
 #pragma unroll
-        for (int i = 0; i < SP / 16; i++) add(MP / 16 + i, high[2 * i], high[2 * i + 1], low[2 * i], low[2 * i + 1]);
+        for (int i = 0; i < SP / 16; i++) {
+            const unsigned a[4] = {high[2 * i], high[2 * i + 1], low[2 * i], low[2 * i + 1]};
+            add(MP / 16 + i, a);
+        }
     }
     // the warps' sums, as many at a time as the scratch holds, in an order that does not change
     constexpr int MINE = (S * N + TPB - 1) / TPB;
@@ -383,7 +386,8 @@ __device__ __noinline__ void sweep(bool update, const float2* rates_now, const J
         for (int k = 0; k < MINE; k++) {
             const int e = tid + k * TPB, a = e / N, j = e % N;
             if (e >= S * N) break;
-            const float* from = scratch + a * NS + (j < M ? j : j - M + MP);
+            // of two anchors' sums one for both, or their similarity could be at a K-th place one way and not the other
+            const float* from = scratch + (j < M ? a * NS + j : min(a, j - M) * NS + MP + max(a, j - M));
             float sum = w0 ? total[k] : 0.f;
 #pragma unroll
             for (int w = 0; w < TOGETHER; w++)
