@@ -31,7 +31,7 @@ static Params params;
 static void thread() {
     void* const* at = (void* const*)arrays;
     a2lp((float*)at[0], (float*)at[1], (int*)at[2], (float2*)at[3], (float*)at[4], (float*)at[5], (float*)at[6],
-         (float*)at[7], (float*)at[8], (float*)at[9], (int*)at[10], (int*)at[11], (int*)at[12], (int*)at[13], params);
+         (float*)at[7], (float*)at[8], (int*)at[9], (int*)at[10], (int*)at[11], (int*)at[12], params);
     threads[threadIdx.x].done = true;
     for (int next = 0; next < THREADS; next++)
         if (!threads[next].done) go_to(next);

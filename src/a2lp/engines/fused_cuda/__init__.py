@@ -185,12 +185,11 @@ def solve(
     near = best[:, :, k - min(k, s + 1) :].transpose(1, 2).contiguous()  # NEAR + 1 in the kernel
     sim = pad(sim, (0, -m % 4))  # rows of whole 16 bytes
     magnify = _power_of_two(rest, anchors)
-    pieces = _in_pieces(rest * magnify[:, None, None])
+    pieces = _in_pieces(rest * magnify[:, None, None], 2 * s * PIECE)
 
     def empty(*shape: int, dtype: Any = torch.float32) -> Any:
         return torch.empty(shape, dtype=dtype, device=device)
 
-    moments = torch.zeros(b, dp // PIECE, 2, s, PIECE, device=device)
     z, losses, taken = empty(b, m + s, c), empty(b, settings.steps), empty(b, dtype=torch.int32)
     converged, queue, finished = (torch.zeros(n, dtype=torch.int32, device=device) for n in (b, 1, b))
     with torch.cuda.device_of(anchors):
@@ -204,7 +203,7 @@ def solve(
         settings.optimizer == "adam", b, parts, _PART, _doublings(settings.alpha),
     )  # fmt: skip
     rates = _rates(device, settings.lr, *settings.betas, settings.updates)
-    arrays = (pieces, magnify, codes, rates, sim, near, moments, z, anchors, losses, taken, converged, queue, finished)
+    arrays = (pieces, magnify, codes, rates, sim, near, z, anchors, losses, taken, converged, queue, finished)
     with torch.cuda.device_of(anchors):
         kernel.launch(min(b, places), arrays, parameters)
     z = torch.cat([z[:, m:], z[:, :m]], dim=1)  # support first again
@@ -238,15 +237,20 @@ def _power_of_two(rest: Any, support: Any) -> Any:
     return torch.ldexp(torch.ones_like(top), 4 - exponent)
 
 
-def _in_pieces(points: Any) -> Any:
-    """The points (b, m, d) as the kernel streams them: (b, d / 8, high or low half, m and padding, 8)."""
+def _in_pieces(points: Any, moments: int) -> Any:
+    """The points (b, m, d) as the kernel streams them: (b, d / 8, floats), with room for moments, which are zero.
+
+    A piece has the high halves of its 8 dimensions, of all points and padding, and then the low ones.
+    """
     import torch
 
-    b, m, d = points.shape
-    points = torch.nn.functional.pad(points, (0, 0, 0, _sixteens(m) - m))
-    points = points.reshape(b, _sixteens(m), d // PIECE, PIECE).transpose(1, 2)
-    high = points.to(torch.float16)
-    return torch.stack([high, (points - high).to(torch.float16)], dim=2)
+    (b, m, d), padded = points.shape, _sixteens(points.shape[1])
+    pieces = torch.zeros(b, d // PIECE, padded * PIECE + moments, device=points.device)
+    halves = pieces.view(torch.float16)[:, :, : 2 * padded * PIECE].unflatten(2, (2, padded, PIECE))
+    points = points.reshape(b, m, d // PIECE, PIECE).transpose(1, 2)
+    halves[:, :, 0, :m] = points
+    halves[:, :, 1, :m] = points - halves[:, :, 0, :m]
+    return pieces
 
 
 def _full_precision_gram(x: Any) -> Any:

@@ -62,7 +62,7 @@ __device__ __forceinline__ void multiply_add(float* sum, unsigned a0, unsigned a
         : "r"(a0), "r"(a1), "r"(b));
 }
 
-// A piece and its moments into shared memory, in the background, and moments back; `barrier` is the warp's own.
+// A piece with its moments into shared memory, in the background, and moments back; `barrier` is the warp's own.
 #if __CUDA_ARCH__ >= 900
 // `piece` is the warp's own barrier
 __device__ __forceinline__ void start_barriers(unsigned piece, unsigned similarities) {
@@ -79,14 +79,16 @@ __device__ __forceinline__ void bulk_load(float* to, const float* from, int byte
                  "l"(from), "r"(bytes), "r"(barrier)
                  : "memory");
 }
-__device__ __forceinline__ void start_piece(float* buffer, const float* piece, const float* moments, unsigned barrier) {
+__device__ __forceinline__ void start_piece(float* buffer, const float* piece, unsigned barrier) {
     if (threadIdx.x % 32) return;
-    // what was stored from this buffer has left it; and the moments that are read now, some pieces ago or one, are there
-    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(DEPTH > 2) : "memory");
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");  // what was stored from this buffer has left it
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "n"(BUFFER * 4) : "memory");
-    bulk_load(buffer, piece, PIECE * 4, barrier);
-    bulk_load(buffer + PIECE, moments, MOMENTS * 4, barrier);
+    bulk_load(buffer, piece, BUFFER * 4, barrier);
+}
+// All moments that the warp has stored but the last so many are in memory. Dear: it empties the first-level cache.
+template <int LAST>
+__device__ __forceinline__ void moments_are_there() {
+    if (threadIdx.x % 32 == 0) asm volatile("cp.async.bulk.wait_group %0;" ::"n"(LAST > 0 ? LAST : 0) : "memory");
 }
 __device__ __forceinline__ void await_piece(unsigned barrier, int phase) {
     asm volatile(
@@ -95,11 +97,12 @@ __device__ __forceinline__ void await_piece(unsigned barrier, int phase) {
         "r"(phase)
         : "memory");
 }
-__device__ __forceinline__ void store_moments(float* moments, const float* buffer) {
+__device__ __forceinline__ void store_moments(float* piece, const float* buffer) {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncwarp();
     if (threadIdx.x % 32) return;
-    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(moments), "r"(shared_at(buffer + PIECE)),
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(piece + PIECE),
+                 "r"(shared_at(buffer + PIECE)),
                  "n"(MOMENTS * 4)
                  : "memory");
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
@@ -133,16 +136,16 @@ __device__ __forceinline__ void await_similarities(unsigned, int) {
 __device__ __forceinline__ void scratch_is_read() {}
 __device__ __forceinline__ void moments_are_stored() {}
 __device__ __forceinline__ void moments_are_seen() {}
-__device__ __forceinline__ void start_piece(float* buffer, const float* piece, const float* moments, unsigned) {
-    for (int e = threadIdx.x % 32 * 4; e < BUFFER; e += 128) {
-        const float* from = e < PIECE ? piece + e : moments + e - PIECE;
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_at(buffer + e)), "l"(from));
-    }
+template <int LAST>
+__device__ __forceinline__ void moments_are_there() {}
+__device__ __forceinline__ void start_piece(float* buffer, const float* piece, unsigned) {
+    for (int e = threadIdx.x % 32 * 4; e < BUFFER; e += 128)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_at(buffer + e)), "l"(piece + e));
     asm volatile("cp.async.commit_group;");
 }
 __device__ __forceinline__ void await_piece(unsigned, int) { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
-__device__ __forceinline__ void store_moments(float* moments, const float* buffer) {
+__device__ __forceinline__ void store_moments(float* piece, const float* buffer) {
     __syncwarp();
-    for (int e = threadIdx.x % 32 * 4; e < MOMENTS; e += 128) *(float4*)(moments + e) = *(const float4*)(buffer + PIECE + e);
+    for (int e = PIECE + threadIdx.x % 32 * 4; e < BUFFER; e += 128) *(float4*)(piece + e) = *(const float4*)(buffer + e);
 }
 #endif

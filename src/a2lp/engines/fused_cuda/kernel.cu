@@ -64,8 +64,9 @@ struct Params {
 
 // What a block is at; in shared memory, since registers are short
 struct Job {
-    const float *rest, *rr;  // points in pieces; their similarities (M, MS)
-    float *moments, *losses;
+    float* pieces;    // of points, with moments behind each
+    const float* rr;  // similarities of points (M, MS)
+    float* losses;
     float magnify;
     int task, part, first, last;  // first, last: steps
     int stop, ties;               // the loss is small enough; there are equal similarities at a K-th place
@@ -269,8 +270,7 @@ __device__ __noinline__ void sweep(bool update, const float2* rates_now, const J
                                    unsigned barrier, int turn, const Params& params) {
     const Params p = params;  // in registers
     const float2 rates = *rates_now;
-    const float *rest = job.rest, magnify = job.magnify;
-    float* moments = job.moments;
+    const float magnify = job.magnify;
     const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, matrix = lane / 8;
     const int mine = lane / 4 * CW + lane % 4 * 2;  // of a group of anchors in a piece
     const half_t* factors = coefficient + (matrix % 2 * 8 + lane % 8) * GS + matrix / 2 * 8;
@@ -279,9 +279,10 @@ __device__ __noinline__ void sweep(bool update, const float2* rates_now, const J
 #pragma unroll
     for (int r = 0; r < GROUPS; r++) back[r] = update && there(r) ? unscale[8 * r + lane / 4] : 0.f;
     float* v_piece = V + warp * S * CW + mine;
+    float *piece = job.pieces + (size_t)warp * BUFFER, *first = piece;
+    if (update) moments_are_there<0>();
 #pragma unroll 1
-    for (int u = 0; u < DEPTH; u++, v_piece += WARPS * S * CW) {
-        const int t = u * WARPS + warp, t_next = (u + 1) % DEPTH * WARPS + warp;
+    for (int u = 0; u < DEPTH; u++, v_piece += WARPS * S * CW, piece += WARPS * BUFFER) {
         float* buffer = buffers + turn * BUFFER;
         const half_t* points = (const half_t*)buffer;
         float2 v[GROUPS];
@@ -295,7 +296,8 @@ __device__ __noinline__ void sweep(bool update, const float2* rates_now, const J
         __syncwarp();  // the piece is here, and no lane reads the other one any more
         if (DEPTH > 1) {  // a single piece stays; of several, the last loads the first for the next step
             turn ^= 1;
-            start_piece(buffers + turn * BUFFER, rest + (size_t)t_next * PIECE, moments + (size_t)t_next * MOMENTS, barrier);
+            if (u == DEPTH - 1) moments_are_there<DEPTH - 2>();
+            start_piece(buffers + turn * BUFFER, u == DEPTH - 1 ? first : piece + WARPS * BUFFER, barrier);
         }
         if (update) {
             float large[TILES][4] = {}, small[TILES][4] = {};  // small: what has a low half in it
@@ -338,16 +340,16 @@ __device__ __noinline__ void sweep(bool update, const float2* rates_now, const J
                 *(float2*)(square + 8 * r * CW) = make_float2(x.square, y.square);
                 split(magnify * v[r].x, magnify * v[r].y, high[r], low[r]);
             }
-            store_moments(moments + (size_t)t * MOMENTS, buffer);
+            store_moments(piece, buffer);
         }
         // points are the rows of these products: what a lane has of the anchors is laid out as columns are, too
-        auto add = [&](int i, unsigned high0, unsigned high1, unsigned low0, unsigned low1) {
+        // and high and low halves of a point are neighbours in a row, so that one product has both
+        auto add = [&](int i, const unsigned* a) {
 #pragma unroll
             for (int r = 0; r < GROUPS; r++) {
                 float sum[4] = {};
-                multiply_add(sum, low0, low1, high[r]);
-                multiply_add(sum, high0, high1, low[r]);
-                multiply_add(sum, high0, high1, high[r]);
+                multiply_add(sum, a[0], a[1], low[r]);
+                multiply_add(sum, a, high[r], high[r]);
 #pragma unroll
                 for (int k = 0; k < 4; k++) sums[i][r][k] += sum[k];
             }
@@ -356,10 +358,13 @@ __device__ __noinline__ void sweep(bool update, const float2* rates_now, const J
         for (int i = 0; i < MP / 16; i++) {
             unsigned a[4];
             load_matrices(a, points + (matrix / 2 * MP + 16 * i + matrix % 2 * 8 + lane % 8) * CW);
-            add(i, a[0], a[1], a[2], a[3]);
+            add(i, a);
         }
 #pragma unroll
-        for (int i = 0; i < SP / 16; i++) add(MP / 16 + i, high[2 * i], high[2 * i + 1], low[2 * i], low[2 * i + 1]);
+        for (int i = 0; i < SP / 16; i++) {
+            const unsigned a[4] = {high[2 * i], high[2 * i + 1], low[2 * i], low[2 * i + 1]};
+            add(MP / 16 + i, a);
+        }
     }
     // the warps' sums, as many at a time as the scratch holds, in an order that does not change
     constexpr int MINE = (S * N + TPB - 1) / TPB;
@@ -383,7 +388,8 @@ __device__ __noinline__ void sweep(bool update, const float2* rates_now, const J
         for (int k = 0; k < MINE; k++) {
             const int e = tid + k * TPB, a = e / N, j = e % N;
             if (e >= S * N) break;
-            const float* from = scratch + a * NS + (j < M ? j : j - M + MP);
+            // of two anchors' sums one for both, or their similarity could be at a K-th place one way and not the other
+            const float* from = scratch + (j < M ? a * NS + j : min(a, j - M) * NS + MP + max(a, j - M));
             float sum = w0 ? total[k] : 0.f;
 #pragma unroll
             for (int w = 0; w < TOGETHER; w++)
@@ -1056,8 +1062,8 @@ __device__ __noinline__ void eliminate_rest(const float* U, const float* inverse
 #endif
 
 extern "C" __global__ void __launch_bounds__(TPB, BLOCKS)
-a2lp(const float* all_rest, const float* all_magnify, const int* all_codes, const float2* rates, const float* all_rr,
-     const float* all_near, float* all_moments, float* all_z, float* all_anchors, float* all_losses, int* all_taken,
+a2lp(float* all_pieces, const float* all_magnify, const int* all_codes, const float2* rates, const float* all_rr,
+     const float* all_near, float* all_z, float* all_anchors, float* all_losses, int* all_taken,
      int* all_converged, int* next, int* finished, const __grid_constant__ Params p) {
     extern __shared__ float4 shared4[];
     float* buffers = (float*)shared4;              // WARPS x 2 x BUFFER
@@ -1113,9 +1119,8 @@ a2lp(const float* all_rest, const float* all_magnify, const int* all_codes, cons
             // another block took the part before, and comes to its end without this one
             while (part < p.parts && atomicAdd(finished + task, 0) < part) __nanosleep(200);
             __threadfence();
-            job.rest = all_rest + (size_t)task * PIECES * PIECE;
+            job.pieces = all_pieces + (size_t)task * PIECES * BUFFER;
             job.rr = all_rr + (size_t)task * M * MS;
-            job.moments = all_moments + (size_t)task * PIECES * MOMENTS;
             job.losses = all_losses + (size_t)task * p.steps;
             job.magnify = all_magnify[task];
             job.task = task, job.part = part;
@@ -1131,7 +1136,7 @@ a2lp(const float* all_rest, const float* all_magnify, const int* all_codes, cons
             continue;
         }
         moments_are_seen();
-        start_piece(buffers + turn * BUFFER, job.rest + (size_t)warp * PIECE, job.moments + (size_t)warp * MOMENTS, barrier);
+        start_piece(buffers + turn * BUFFER, job.pieces + (size_t)warp * BUFFER, barrier);
         for (int e = tid; e < S * DP; e += TPB) {
             const int a = e / DP, c = e % DP;
             V[(c / CW * S + a) * CW + c % CW] = __ldcg(all_anchors + ((size_t)task * S + a) * DP + c);
