@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from a2lp.arrays import log_softmax, namespace, softmax
+from a2lp.arrays import device, log_softmax, namespace, softmax
 from a2lp.checks import number, whole
 from a2lp.engines.contract import AdamSettings, Callback, Loop
 from a2lp.loops import tim
@@ -112,25 +112,27 @@ class TIMADM(_TIM):
         vectors, labels = points.vectors, points.labels
         xp = namespace(vectors)
         s, n = points.codes.shape[1], vectors.shape[1]
-        gram = vectors @ xp.matrix_transpose(vectors)  # (b, n, n)
-        counts = xp.sum(labels, axis=1, keepdims=True)
+        gram = self.tau * (vectors @ xp.matrix_transpose(vectors))  # (b, n, n)
         on_support = self.support_weight / (1 + self.conditional_weight)
         on_query = s / (n - s)
+        given = on_support * labels
+        like = {"dtype": vectors.dtype, "device": device(vectors)}
+        # how much each point counts
+        counted = xp.concat([xp.full((1, s, 1), on_support, **like), xp.full((1, n - s, 1), on_query, **like)], axis=1)
         sharpen = 1 + self.conditional_weight
         balance = self.marginal_weight / (1 + self.marginal_weight)
         # all weights are combinations of the points, w = sum_i a_i x_i, so that the rounds only update a (b, n, c)
-        a = points.all_labels / counts
+        a = points.all_labels / xp.sum(labels, axis=1, keepdims=True)
         for _ in range(self.steps):
-            cross = gram @ a  # x . w
-            log_p = log_softmax(self.tau * (cross - 0.5 * xp.sum(a * cross, axis=1, keepdims=True)))
-            p = xp.exp(log_p)
-            p_s, p_q = p[:, :s, :], p[:, s:, :]
+            cross = gram @ a  # tau x . w
+            log_p = log_softmax(cross - 0.5 * xp.sum(a * cross, axis=1, keepdims=True))
             z = sharpen * log_p[:, s:, :]
             top = xp.max(z, axis=1, keepdims=True)
             log_sum = top + xp.log(xp.sum(xp.exp(z - top), axis=1, keepdims=True))  # over the points
             found = softmax(z - balance * log_sum)  # the label matrix
-            pull = on_support * xp.sum(p_s, axis=1, keepdims=True) + on_query * xp.sum(p_q, axis=1, keepdims=True)
-            mass = on_support * counts + on_query * xp.sum(found, axis=1, keepdims=True)
-            a = (xp.concat([on_support * (labels - p_s), on_query * (found - p_q)], axis=1) + a * pull) / mass
+            p = counted * xp.exp(log_p)
+            target = xp.concat([given, on_query * found], axis=1)
+            pull = xp.sum(p, axis=1, keepdims=True)
+            a = (target - p + a * pull) / xp.sum(target, axis=1, keepdims=True)
         weights = xp.matrix_transpose(a) @ vectors
         return scored(-0.5 * squared_distances(points.query, weights), anchors=weights, steps=self.steps)

@@ -47,9 +47,9 @@ def own_memory(points: Points) -> descent.Own:
     padded = -(-n // 4) * 4
     row = (padded // 4 | 1) * 4
     doubles = (descent.MOST_THREADS + 32) * 8 // int(points.vectors.dtype.itemsize)
-    matrices = (m + padded) * row
+    system = padded * row
     vectors = 4 * padded + 4 * c * padded + c * n + 2 * c * m + c + 3 * m + 3 * n
-    return descent.Own(doubles + matrices + vectors, reused=matrices)
+    return descent.Own(doubles + system + vectors, reused=system)
 
 
 def make_parameters(points: Points, settings: Any) -> Any:

@@ -11,23 +11,23 @@ struct Params {
 #define PADDED ((NODES + 3) / 4 * 4)
 #define LD ((PADDED / 4 | 1) * 4)  // from row to row: an odd number of fours, so that rows do not share banks
 #define FOURS (PADDED / 4)
+#define BELOW ((real)1 - (real)(DOUBLE ? 0x1p-53 : 0x1p-24))  // times a number: the next smaller one
 
 // A scale of a distance or a weight of an edge, with its moments; in global memory, as all threads' together are large
 struct alignas(4 * sizeof(real)) Adapted {
     real value, mean, square;
-    real fixed;  // of a scale: the distance, if neither end is a centroid
+    real fixed;  // of a scale: the distance, if neither end is a centroid; of an edge: the symmetric affinity
 };
 
 struct Manifold {
     Adapted *scales, *edges;  // (N, NODES), (NODES, NODES)
     double* partial;          // THREADS, and 32
-    real *near, *system;      // (N, LD): affinities to chosen neighbours; (PADDED, LD): the system, its factors, then
-                              // the gradient by the symmetric affinities
+    real* system;             // (PADDED, LD): affinities, then the system, its factors, and the gradient by affinities
     real* diagonal;           // (FOURS, 4, 4): factors of the blocks on the diagonal, with reciprocals of pivots
     real *z, *adjoint, *d_z, *scratch;        // (C, PADDED)
     real* apart;                              // (C, NODES): distances of the centroids
     real *logits, *probabilities, *marginal;  // (C, N) twice, C
-    real *length, *threshold, *last;          // N: |x|^2; the k-th affinity; the last column that is chosen if equal
+    real *length, *threshold, *last;          // N: |x|^2; the k-th affinity; the last column chosen if equal
     real *degree, *scale, *d_degree;          // NODES
 };
 
@@ -74,7 +74,6 @@ __device__ void begin_manifold(const Descent& t, const Manifold& g, const Params
         g.length[i] = (real)sum;
     }
     for (int e = threadIdx.x; e < PADDED * LD; e += blockDim.x) g.system[e] = 0;
-    for (int e = threadIdx.x; e < N * LD; e += blockDim.x) g.near[e] = 0;
     __syncthreads();
     for (int e = threadIdx.x; e < NODES * NODES; e += blockDim.x) {
         const int i = e / NODES, j = e % NODES;
@@ -97,76 +96,87 @@ __device__ real distance_at(const Manifold& g, int i, int j, const Adapted& scal
     return j < N ? scale.fixed : g.apart[(j - N) * NODES + i];
 }
 
-// Affinities of the points to their k nearest nodes; all others are zero
-__device__ void choose_neighbours(const Manifold& g, real per_spread, const Params& p) {
+__device__ real affinity(const Manifold& g, int i, int j, const Adapted& scale, real per_spread) {
+    return exponential(-(distance_at(g, i, j, scale) * per_spread) * scale.value);
+}
+
+// An affinity of point i to node j, if it is among the k largest of i; else zero
+__device__ real if_chosen(const Manifold& g, int i, int j, real value, const Params& p) {
+    const real low = (1 - p.slack) * g.threshold[i], high = low * (1 + 2 * p.slack);
+    return value > high || (value >= low && j <= g.last[i]) ? value : 0;
+}
+
+// Affinities of points to nodes into the system's memory, and which are the k largest of each
+__device__ void compare(const Manifold& g, real per_spread, const Params& p) {
     for_entries<6>(N * NODES, [&](int e) { return g.scales[e]; }, [&](int e, const Adapted& scale) {
         const int i = e / NODES, j = e % NODES;
-        g.near[i * LD + j] = j == i ? -1 : exponential(-(distance_at(g, i, j, scale) * per_spread) * scale.value);
+        g.system[i * LD + j] = j == i ? -1 : affinity(g, i, j, scale, per_spread);
     });
     for (int e = threadIdx.x; e < N * (LD - NODES); e += blockDim.x)
-        g.near[e / (LD - NODES) * LD + NODES + e % (LD - NODES)] = -1;
+        g.system[e / (LD - NODES) * LD + NODES + e % (LD - NODES)] = -1;
     __syncthreads();
-    // how many affinities of the row are larger, for four at a time
+    // how many affinities of the row come before, for four at a time: larger ones, and equal ones further left
     for (int e = threadIdx.x; e < N * FOURS; e += blockDim.x) {
-        const Four* row = (const Four*)(g.near + e / FOURS * LD);
-        const Four own = row[e % FOURS];
-        int larger[4] = {0, 0, 0, 0};
+        const int i = e / FOURS, place = e % FOURS;
+        const Four* row = (const Four*)(g.system + i * LD);
+        const Four own = row[place];
+        int before[4] = {0, 0, 0, 0};
         for (int block = 0; block < FOURS; block++) {
             const Four other = row[block];
 #pragma unroll
-            for (int a = 0; a < 4; a++)
+            for (int a = 0; a < 4; a++) {
+                const real limit = block < place ? own.at[a] * BELOW : own.at[a];
 #pragma unroll
-                for (int b = 0; b < 4; b++) larger[a] += other.at[b] > own.at[a];
+                for (int b = 0; b < 4; b++) before[a] += other.at[b] > limit;
+            }
         }
-        real* rank = g.system + e / FOURS * LD + e % FOURS * 4;
-        for (int a = 0; a < 4; a++) rank[a] = larger[a];
+#pragma unroll
+        for (int a = 1; a < 4; a++)
+#pragma unroll
+            for (int b = 0; b < a; b++) before[a] += own.at[b] == own.at[a];
+#pragma unroll
+        for (int a = 0; a < 4; a++)
+            if (before[a] == p.k - 1) g.threshold[i] = own.at[a];
     }
     __syncthreads();
     for (int i = threadIdx.x; i < N; i += blockDim.x) {
-        const Four *row = (const Four*)(g.near + i * LD), *ranks = (const Four*)(g.system + i * LD);
-        real kth = 2;  // the least that has fewer than k above it
+        const Four* row = (const Four*)(g.system + i * LD);
+        const real low = (1 - p.slack) * g.threshold[i], high = low * (1 + 2 * p.slack);
+        int reached = 0, last = NODES;
         for (int block = 0; block < FOURS; block++)
 #pragma unroll
-            for (int b = 0; b < 4; b++)
-                if (ranks[block].at[b] < p.k && row[block].at[b] < kth) kth = row[block].at[b];
-        const real low = (1 - p.slack) * kth, high = low * (1 + 2 * p.slack);
-        int chosen = 0, last = NODES;
-        for (int block = 0; block < FOURS; block++)
-#pragma unroll
-            for (int b = 0; b < 4; b++) chosen += row[block].at[b] >= low;
-        if (chosen > p.k) {  // of equal affinities at the k-th place, the first stay
+            for (int b = 0; b < 4; b++) reached += row[block].at[b] >= low;
+        if (reached > p.k) {  // of equal affinities at the k-th place, the first stay
             int room = p.k;
-            for (int j = 0; j < NODES; j++) room -= g.near[i * LD + j] > high;
+            for (int j = 0; j < NODES; j++) room -= g.system[i * LD + j] > high;
             for (last = -1; last < NODES; last++) {
-                const real next = last + 1 < NODES ? g.near[i * LD + last + 1] : -1;
+                const real next = last + 1 < NODES ? g.system[i * LD + last + 1] : -1;
                 if (next >= low && next <= high && --room < 0) break;
             }
         }
-        g.threshold[i] = kth;
         g.last[i] = last;
     }
     __syncthreads();
-    for (int e = threadIdx.x; e < N * LD; e += blockDim.x) {
-        const int i = e / LD;
-        const real low = (1 - p.slack) * g.threshold[i], high = low * (1 + 2 * p.slack), value = g.near[e];
-        if (!(value > high || (value >= low && e % LD <= g.last[i]))) g.near[e] = 0;
-    }
-    __syncthreads();
 }
 
-// The symmetric affinity of two nodes; centroids choose no neighbours
-__device__ real mutual(const Manifold& g, int i, int j) {
-    return (real)0.5 * ((i < N ? g.near[i * LD + j] : 0) + (j < N ? g.near[j * LD + i] : 0));
-}
-
-// I - alpha D^-1/2 W D^-1/2
+// I - alpha D^-1/2 W D^-1/2 from the affinities; edges remember the symmetric ones
 __device__ void build(const Manifold& g, const Params& p) {
-    for_entries<6>(NODES * NODES, [&](int e) { return g.edges[e]; }, [&](int e, const Adapted& edge) {
+    for (int e = threadIdx.x; e < NODES * NODES; e += blockDim.x) {
         const int i = e / NODES, j = e % NODES;
-        g.system[i * LD + j] = mutual(g, i, j) * edge.value;
-    });
+        if (j < i) continue;
+        // centroids choose no neighbours
+        const real forth = i < N && j > i ? if_chosen(g, i, j, g.system[i * LD + j], p) : 0;
+        const real back = j < N && j > i ? if_chosen(g, j, i, g.system[j * LD + i], p) : 0;
+        g.system[i * LD + j] = g.system[j * LD + i] = (real)0.5 * (forth + back);
+    }
     for (int e = threadIdx.x; e < NODES * (LD - NODES); e += blockDim.x)
         g.system[e / (LD - NODES) * LD + NODES + e % (LD - NODES)] = 0;
+    __syncthreads();
+    for_entries<6>(NODES * NODES, [&](int e) { return g.edges[e]; }, [&](int e, const Adapted& edge) {
+        real& weight = g.system[e / NODES * LD + e % NODES];
+        g.edges[e].fixed = weight;
+        weight *= edge.value;
+    });
     __syncthreads();
     for (int i = threadIdx.x; i < NODES; i += blockDim.x) {
         const Four* row = (const Four*)(g.system + i * LD);
@@ -341,14 +351,15 @@ __device__ real adapt_graph(const Descent& t, const Manifold& g, real per_spread
         for (int q = 0; q < C; q++) pair += g.adjoint[q * PADDED + i] * g.z[q * PADDED + j];
         const real d_weight = p.alpha * g.scale[i] * g.scale[j] * pair + g.d_degree[i];
         g.system[i * LD + j] = d_weight * edge.value;
-        adapt(edge, d_weight * mutual(g, i, j), p.adam, rate, correction);
+        adapt(edge, d_weight * edge.fixed, p.adam, rate, correction);
         g.edges[e] = edge;
     });
     __syncthreads();
     real d_spread = 0;
     for_entries<3>(N * NODES, [&](int e) { return g.scales[e]; }, [&](int e, Adapted& scale) {
         const int i = e / NODES, j = e % NODES;
-        const real d_exponent = (real)-0.5 * (g.system[i * LD + j] + g.system[j * LD + i]) * g.near[i * LD + j];
+        const real near = j == i ? 0 : if_chosen(g, i, j, affinity(g, i, j, scale, per_spread), p);
+        const real d_exponent = (real)-0.5 * (g.system[i * LD + j] + g.system[j * LD + i]) * near;
         const real far = distance_at(g, i, j, scale) * per_spread, d_far = d_exponent * scale.value;
         d_spread -= d_far * far;
         if (j >= N) t.slopes[(j - N) * SLOPE_ROW + i] = d_far;
@@ -369,8 +380,7 @@ a2lp_am(const real* all_pieces, const real* all_vectors, const long long* all_co
     Manifold g;
     Moments moments;
     g.partial = (double*)divide(t, memory);
-    g.near = t.parts = (real*)(g.partial + (THREADS + 32 + 3) / 4 * 4);  // parts are needed before affinities are known
-    g.system = g.near + N * LD;
+    g.system = t.parts = (real*)(g.partial + (THREADS + 32 + 3) / 4 * 4);  // parts are needed before affinities are
     g.diagonal = g.system + PADDED * LD;
     g.z = g.diagonal + FOURS * 16;
     g.adjoint = g.z + C * PADDED;
@@ -419,7 +429,7 @@ a2lp_am(const real* all_pieces, const real* all_vectors, const long long* all_co
         const double variance = (squares - total * average) / (pairs - 1);
         const real per_spread = (real)(variance > 1e-30 ? 1 / sqrt(variance) : 1);
 
-        choose_neighbours(g, per_spread, p);
+        compare(g, per_spread, p);
         build(g, p);
         factor(g);
         propagate(g);
