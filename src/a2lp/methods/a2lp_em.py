@@ -3,7 +3,8 @@
 The anchors are the class means under the current soft labels, which need no gradient; the soft labels that they give
 are propagated on a graph like that of A2LP, in turn, for a few rounds. By default no uniform marginal is assumed: each
 class's share of the queries is estimated, under several hypotheses about how unequal these shares are, which count by
-the evidence for them; with ``marginal="uniform"`` they are equal. With more than one shot, a regression of the support's labels joins the assignment.
+the evidence for them; with ``marginal="uniform"`` they are equal. With more than one shot, a regression of the
+support's labels joins the assignment.
 
 By default no base data are used: vectors are rooted, normalised, centred between the mean of their task and that of its
 support, and normalised again. With statistics of the base classes, ``preprocess="whiten"`` is better: points are
