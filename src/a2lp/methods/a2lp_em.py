@@ -2,8 +2,9 @@
 
 The anchors are the class means under the current soft labels, which need no gradient; the soft labels that they give
 are propagated on a graph like that of A2LP, in turn, for a few rounds. By default no uniform marginal is assumed: each
-class's share of the queries is estimated, and so is how unequal these shares are; with ``marginal="uniform"`` they are
-equal. With more than one shot, a regression of the support's labels joins the assignment.
+class's share of the queries is estimated, under several hypotheses about how unequal these shares are, which count by
+the evidence for them; with ``marginal="uniform"`` they are equal. With more than one shot, a regression of the
+support's labels joins the assignment.
 
 By default no base data are used: vectors are rooted, normalised, centred between the mean of their task and that of its
 support, and normalised again. With statistics of the base classes, ``preprocess="whiten"`` is better: points are
@@ -78,7 +79,7 @@ class A2LPEM(LoopMethod):
         Rounds of new anchors and new soft labels; 0 is label propagation.
     prior : float, optional
         Queries that are added to each class when its share is estimated: the concentration of a Dirichlet prior. By
-        default it is inferred for each task, and 2 for whitened points.
+        default how unequal the classes are is inferred for each task; 2 for whitened points.
     share_weight : float
         Factor of the logarithms of estimated shares.
     local_whitening : bool, optional

@@ -4,8 +4,8 @@ Everything is computed from the (n, n) inner products of a task's points: a clas
 its distances follow from inner products and weights.
 
 By default, points are rooted, and how unequal the classes are is inferred: there is a run for each of some hypotheses
-about it, from very unequal classes to equal ones, and the soft labels are their mean, weighted by the evidence for each.
-``A2LPEM`` documents the parameters, docs/a2lp_em.md has the equations.
+about it, from very unequal classes to equal ones, and the soft labels are their mean, weighted by the evidence for
+each. ``A2LPEM`` documents the parameters, docs/a2lp_em.md has the equations.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def solve(engine: Arithmetic, points: Points, settings: Settings) -> Result:
     common = centred(gram, shares.centre(points, s / (s + c)))
     if settings.prior is not None:
         return _result(run(common, settings.prior, settings), points)
-    runs, evidence, added = [], [], bias(common)
+    added, runs, evidence = bias(common), [], []
     for concentration in shares.CONCENTRATIONS:
         equal = math.isinf(concentration)
         if equal and n - s < c:
