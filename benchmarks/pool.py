@@ -79,9 +79,9 @@ def ours(path: Path, method: str) -> dict[str, Any]:
 
 def auto(path: Path, device: str = "cpu") -> dict[str, Any]:
     """All that ``a2lp classify`` does with a feature file; then one more label."""
-    compile_everything()
     if device != "cpu":
         return auto_on_gpu(path, device)
+    compile_everything()
     answer, first = run_auto(path, device)
     told = forecast(*np.load(path, mmap_mode="r").shape, CLASSES)
     return answer | {

@@ -171,6 +171,6 @@ def _columns(pool: Pool, names: NDArray) -> dict[str, NDArray]:
 def _rejected(scores: NDArray, given: NDArray, share: float) -> NDArray:
     """The points of highest novelty (n,), as large a share of the unlabelled ones as this."""
     rejected = np.zeros(len(scores), dtype=bool)
-    count = round(share * int((~given).sum()))
-    rejected[np.argsort(-scores, kind="stable")[:count]] = True
+    if count := round(share * int((~given).sum())):
+        rejected[np.argsort(-scores, kind="stable")[:count]] = True
     return rejected

@@ -22,7 +22,7 @@ Tensor = Any  # torch.Tensor
 
 _PAYS = 20_000  # points from which a GPU is faster, with the seconds in which torch is loaded
 _ROWS = 65_536  # that are copied at a time
-TILE = 1 << 30  # bytes of cosines that are held at a time
+TILE = 2 << 30  # bytes of cosines that are held at a time
 
 
 def choose(device: Any, shape: tuple[int, int]) -> Any:
@@ -66,11 +66,11 @@ def choose(device: Any, shape: tuple[int, int]) -> Any:
 
 def needed(n: int, d: int, n_classes: int = 50, k: int = 28) -> int:
     """Bytes of the device that a pool takes: while its graph is made, or answers are."""
-    points = 4 * n * d
-    search = 2 * points + points // 2 + 3 * TILE + n * k * 8
-    edges = n * k * 8 * 8  # sorted twice over while rows and columns are put in order
-    answer = points + n * k * 2 * 8 + 14 * 4 * n * n_classes
-    return int(max(search, points + edges, answer)) + (1 << 29)
+    points, lists = 4 * n * d, 8 * n * k
+    search = points + points // 2 + 1.4 * min(TILE, 2 * n * n) + lists  # once more in float16, and what a tile becomes
+    edges = points + 8 * lists  # while rows and columns are put in order
+    answer = points + 2 * lists + 14 * 4 * n * n_classes
+    return int(max(2 * points, search, edges, answer)) + (1 << 29)
 
 
 def unit_points(x: NdArray, device: Any) -> Tensor:
