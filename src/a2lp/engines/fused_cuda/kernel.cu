@@ -263,7 +263,7 @@ __device__ __forceinline__ float adam(float g, Moment& m, float2 rates, const Pa
 
 // Gradient and Adam step (unless this is the first pass), then similarities of anchors to all points into simA.
 // V is in pieces too, (PIECES, S, CW), and stays in shared memory; a lane has the same two dimensions of the same anchors
-// from the gradient to the similarities. The tensor cores cut off what they add up, so long sums are made of short ones.
+// from the gradient to the similarities. The tensor cores cut off what they add up: a warp's sums are short enough.
 // Not inlined: what it needs in a loop would be kept in registers through the rest of the step.
 __device__ __noinline__ void sweep(bool update, const float2* rates_now, const Job& job, float* buffers, float* V,
                                    const half_t* coefficient, const float* unscale, float* scratch, float* simA,
@@ -342,28 +342,24 @@ __device__ __noinline__ void sweep(bool update, const float2* rates_now, const J
             }
             store_moments(piece, buffer);
         }
-        // points are the rows of these products: what a lane has of the anchors is laid out as columns are, too
-        // and high and low halves of a point are neighbours in a row, so that one product has both
-        auto add = [&](int i, const unsigned* a) {
+        // Points are the rows of these products: what a lane has of the anchors is laid out as columns are, too. High and low
+        // halves of a point are neighbours in a row, so that one product has both.
+        auto add = [&](float (*sum)[4], const unsigned* a) {
 #pragma unroll
-            for (int r = 0; r < GROUPS; r++) {
-                float sum[4] = {};
-                multiply_add(sum, a[0], a[1], low[r]);
-                multiply_add(sum, a, high[r], high[r]);
+            for (int r = 0; r < GROUPS; r++) multiply_add(sum[r], a[0], a[1], low[r]);
 #pragma unroll
-                for (int k = 0; k < 4; k++) sums[i][r][k] += sum[k];
-            }
+            for (int r = 0; r < GROUPS; r++) multiply_add(sum[r], a, high[r], high[r]);
         };
 #pragma unroll
         for (int i = 0; i < MP / 16; i++) {
             unsigned a[4];
             load_matrices(a, points + (matrix / 2 * MP + 16 * i + matrix % 2 * 8 + lane % 8) * CW);
-            add(i, a);
+            add(sums[i], a);
         }
 #pragma unroll
         for (int i = 0; i < SP / 16; i++) {
             const unsigned a[4] = {high[2 * i], high[2 * i + 1], low[2 * i], low[2 * i + 1]};
-            add(MP / 16 + i, a);
+            add(sums[MP / 16 + i], a);
         }
     }
     // the warps' sums, as many at a time as the scratch holds, in an order that does not change
