@@ -253,15 +253,24 @@ __device__ void factor(const Manifold& g) {
                 Four upper[4];
 #pragma unroll
                 for (int a = 0; a < 4; a++) upper[a] = *(const Four*)(g.system + (first + a) * LD + column);
-                for (int i = first + 4 + e / 32; i < PADDED; i += SLICES) {
-                    const Four lower = *(const Four*)(g.system + i * LD + first);
-                    Four& at = *(Four*)(g.system + i * LD + column);
-                    Four value = at;
+                for (int top = first + 4 + e / 32; top < PADDED; top += 4 * SLICES) {
+                    Four lower[4], value[4];
+                    Four* at[4];
 #pragma unroll
-                    for (int a = 0; a < 4; a++)
+                    for (int r = 0; r < 4; r++) {  // past the end the last row again, which is not stored
+                        const int i = top + r * SLICES < PADDED ? top + r * SLICES : PADDED - 1;
+                        lower[r] = *(const Four*)(g.system + i * LD + first);
+                        at[r] = (Four*)(g.system + i * LD + column);
+                        value[r] = *at[r];
+                    }
 #pragma unroll
-                        for (int b = 0; b < 4; b++) value.at[b] -= lower.at[a] * upper[a].at[b];
-                    at = value;
+                    for (int r = 0; r < 4; r++) {
+#pragma unroll
+                        for (int a = 0; a < 4; a++)
+#pragma unroll
+                            for (int b = 0; b < 4; b++) value[r].at[b] -= lower[r].at[a] * upper[a].at[b];
+                        if (top + r * SLICES < PADDED) *at[r] = value[r];
+                    }
                 }
             }
         __syncthreads();
