@@ -231,9 +231,8 @@ def test_threads_wait_for_each_other(run: Run, changed: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("limit", [232448, 101376])
-@pytest.mark.parametrize("reused", [0, 8096])
-def test_blocks_fill_shared_memory_and_not_more(limit: int, reused: int) -> None:
-    own = descent.Own(13277, reused)
+@pytest.mark.parametrize("own", [descent.Own(405), descent.Own(13277, reused=8096)])
+def test_blocks_fill_shared_memory_and_not_more(limit: int, own: descent.Own) -> None:
     of = descent.sizes(80, 5, 640, 4, own, limit)
     more = of._replace(resident=of.resident + 1)
     assert of.blocks * (of.shared_bytes(own) + 1024) <= limit + 1024 < of.blocks * (more.shared_bytes(own) + 1024)
