@@ -230,6 +230,23 @@ def test_threads_wait_for_each_other(run: Run, changed: dict[str, int]) -> None:
     np.testing.assert_array_equal(run_tim(run, points, settings, **changed), run_tim(run, points, settings))
 
 
+@pytest.mark.parametrize("limit", [232448, 101376])
+@pytest.mark.parametrize("own", [descent.Own(405), descent.Own(13277, reused=8096)])
+def test_blocks_fill_shared_memory_and_not_more(limit: int, own: descent.Own) -> None:
+    of = descent.sizes(80, 5, 640, 4, own, limit)
+    more = of._replace(resident=of.resident + 1)
+    assert of.blocks * (of.shared_bytes(own) + 1024) <= limit + 1024 < of.blocks * (more.shared_bytes(own) + 1024)
+    assert of.threads % 32 == 0 and of.blocks * of.threads <= descent.MOST_THREADS
+
+
+def test_other_arrays_are_refused_and_say_why() -> None:
+    points = random_tasks("one query")
+    points = points._replace(vectors=torch.asarray(points.vectors), codes=torch.asarray(points.codes))
+    settings = tim.Settings(OBJECTIVES["tim"], 15.0, 2, ADAM)
+    engine, reason = select.choose(tim.LOOP, "auto", points, settings)
+    assert engine.name == "batched" and "fused_cuda does not run here: it takes torch tensors on a CUDA" in reason
+
+
 def test_float32(run: Run) -> None:
     points = random_tasks("1-shot", np.float32)
     settings = tim.Settings(OBJECTIVES["tim"], 15.0, 20, Adam(1e-3))

@@ -13,14 +13,23 @@ struct Params {
 #define FOURS (PADDED / 4)
 #define BELOW ((real)1 - (real)(DOUBLE ? 0x1p-53 : 0x1p-24))  // times a number: the next smaller one
 
-// A scale of a distance or a weight of an edge, with its moments; in global memory, as all threads' together are large
-struct alignas(4 * sizeof(real)) Adapted {
-    real value, mean, square;
-    real fixed;  // of a scale: the distance, if neither end is a centroid; of an edge: the symmetric affinity
+// Scales of distances, or weights of edges; in global memory, as all threads' together are large
+struct Adapted {
+    struct alignas(2 * sizeof(real)) Moment {
+        real mean, square;
+    };
+    real *values, *fixed;  // fixed, of scales: the distance, if neither end is a centroid; of edges: the affinity
+    Moment* moments;
+};
+
+// What of an entry is read ahead
+struct Entry {
+    real value, fixed;
+    Adapted::Moment moment;
 };
 
 struct Manifold {
-    Adapted *scales, *edges;  // (N, NODES), (NODES, NODES)
+    Adapted scales, edges;  // (N, NODES), (NODES, NODES)
     double* partial;          // THREADS, and 32
     real* system;             // (PADDED, LD): affinities, then the system, its factors, and the gradient by affinities
     real* diagonal;           // (FOURS, 4, 4): factors of the blocks on the diagonal, with reciprocals of pivots
@@ -31,17 +40,22 @@ struct Manifold {
     real *degree, *scale, *d_degree;          // NODES
 };
 
-// use(e, load(e)) for each entry; some are loaded ahead, since they are far away
-template <int AHEAD, class Load, class Use>
-__device__ __forceinline__ void for_entries(int count, Load load, Use use) {
+// use(e, entry) for each entry, without its moment if that is not needed; some are read ahead, since they are far away
+template <int AHEAD, bool MOMENT, class Use>
+__device__ __forceinline__ void for_entries(const Adapted& from, int count, Use use) {
     for (int first = threadIdx.x; first < count; first += AHEAD * blockDim.x) {
-        Adapted loaded[AHEAD];
+        Entry entries[AHEAD];
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            const int e = first + k * (int)blockDim.x;
+            if (e >= count) break;
+            entries[k].value = from.values[e];
+            entries[k].fixed = from.fixed[e];
+            if (MOMENT) entries[k].moment = from.moments[e];
+        }
 #pragma unroll
         for (int k = 0; k < AHEAD; k++)
-            if (first + k * (int)blockDim.x < count) loaded[k] = load(first + k * blockDim.x);
-#pragma unroll
-        for (int k = 0; k < AHEAD; k++)
-            if (first + k * (int)blockDim.x < count) use(first + k * blockDim.x, loaded[k]);
+            if (first + k * (int)blockDim.x < count) use(first + k * (int)blockDim.x, entries[k]);
     }
 }
 
@@ -77,7 +91,8 @@ __device__ void begin_manifold(const Descent& t, const Manifold& g, const Params
     __syncthreads();
     for (int e = threadIdx.x; e < NODES * NODES; e += blockDim.x) {
         const int i = e / NODES, j = e % NODES;
-        g.edges[e] = {p.alpha, 0, 0, 0};
+        g.edges.values[e] = p.alpha;
+        g.edges.moments[e] = {0, 0};
         if (i >= N) continue;
         double square = 0;
         if (j < N && j != i)
@@ -87,16 +102,18 @@ __device__ void begin_manifold(const Descent& t, const Manifold& g, const Params
                 for (int k = 0; k < 4; k++) square += ((double)x.at[k] - y.at[k]) * ((double)x.at[k] - y.at[k]);
             }
         const double lengths = j < N ? g.length[i] + g.length[j] : 0;
-        g.scales[e] = {1, 0, 0, square > p.same * lengths ? root((real)square) : 0};
+        g.scales.values[e] = 1;
+        g.scales.fixed[e] = square > p.same * lengths ? root((real)square) : 0;
+        g.scales.moments[e] = {0, 0};
     }
     __syncthreads();
 }
 
-__device__ real distance_at(const Manifold& g, int i, int j, const Adapted& scale) {
+__device__ real distance_at(const Manifold& g, int i, int j, const Entry& scale) {
     return j < N ? scale.fixed : g.apart[(j - N) * NODES + i];
 }
 
-__device__ real affinity(const Manifold& g, int i, int j, const Adapted& scale, real per_spread) {
+__device__ real affinity(const Manifold& g, int i, int j, const Entry& scale, real per_spread) {
     return exponential(-(distance_at(g, i, j, scale) * per_spread) * scale.value);
 }
 
@@ -108,7 +125,7 @@ __device__ real if_chosen(const Manifold& g, int i, int j, real value, const Par
 
 // Affinities of points to nodes into the system's memory, and which are the k largest of each
 __device__ void compare(const Manifold& g, real per_spread, const Params& p) {
-    for_entries<6>(N * NODES, [&](int e) { return g.scales[e]; }, [&](int e, const Adapted& scale) {
+    for_entries<6, false>(g.scales, N * NODES, [&](int e, const Entry& scale) {
         const int i = e / NODES, j = e % NODES;
         g.system[i * LD + j] = j == i ? -1 : affinity(g, i, j, scale, per_spread);
     });
@@ -172,9 +189,9 @@ __device__ void build(const Manifold& g, const Params& p) {
     for (int e = threadIdx.x; e < NODES * (LD - NODES); e += blockDim.x)
         g.system[e / (LD - NODES) * LD + NODES + e % (LD - NODES)] = 0;
     __syncthreads();
-    for_entries<6>(NODES * NODES, [&](int e) { return g.edges[e]; }, [&](int e, const Adapted& edge) {
+    for_entries<6, false>(g.edges, NODES * NODES, [&](int e, const Entry& edge) {
         real& weight = g.system[e / NODES * LD + e % NODES];
-        g.edges[e].fixed = weight;
+        g.edges.fixed[e] = weight;
         weight *= edge.value;
     });
     __syncthreads();
@@ -253,15 +270,24 @@ __device__ void factor(const Manifold& g) {
                 Four upper[4];
 #pragma unroll
                 for (int a = 0; a < 4; a++) upper[a] = *(const Four*)(g.system + (first + a) * LD + column);
-                for (int i = first + 4 + e / 32; i < PADDED; i += SLICES) {
-                    const Four lower = *(const Four*)(g.system + i * LD + first);
-                    Four& at = *(Four*)(g.system + i * LD + column);
-                    Four value = at;
+                for (int top = first + 4 + e / 32; top < PADDED; top += 4 * SLICES) {
+                    Four lower[4], value[4];
+                    Four* at[4];
 #pragma unroll
-                    for (int a = 0; a < 4; a++)
+                    for (int r = 0; r < 4; r++) {  // past the end the last row again, which is not stored
+                        const int i = top + r * SLICES < PADDED ? top + r * SLICES : PADDED - 1;
+                        lower[r] = *(const Four*)(g.system + i * LD + first);
+                        at[r] = (Four*)(g.system + i * LD + column);
+                        value[r] = *at[r];
+                    }
 #pragma unroll
-                        for (int b = 0; b < 4; b++) value.at[b] -= lower.at[a] * upper[a].at[b];
-                    at = value;
+                    for (int r = 0; r < 4; r++) {
+#pragma unroll
+                        for (int a = 0; a < 4; a++)
+#pragma unroll
+                            for (int b = 0; b < 4; b++) value[r].at[b] -= lower[r].at[a] * upper[a].at[b];
+                        if (top + r * SLICES < PADDED) *at[r] = value[r];
+                    }
                 }
             }
         __syncthreads();
@@ -337,41 +363,41 @@ __device__ void adjoin(const Descent& t, const Manifold& g, const long long* cod
     __syncthreads();
 }
 
-__device__ __forceinline__ void adapt(Adapted& a, real gradient, const Adam& adam, real rate, real correction) {
-    a.value += adam_move(gradient, a.mean, a.square, adam, rate, correction);
+__device__ __forceinline__ void adapt(const Adapted& all, int e, Entry& entry, real gradient, const Adam& adam, real rate,
+                                      real correction) {
+    all.values[e] = entry.value + adam_move(gradient, entry.moment.mean, entry.moment.square, adam, rate, correction);
+    all.moments[e] = entry.moment;
 }
 
 // A step of the edges, then of the scales; slopes of the centroids become dL/d(distance / spread). Returns the thread's
 // part of the gradient by the spread, times the spread.
 __device__ real adapt_graph(const Descent& t, const Manifold& g, real per_spread, const Params& p, real rate,
                             real correction) {
-    for_entries<3>(NODES * NODES, [&](int e) { return g.edges[e]; }, [&](int e, Adapted& edge) {
+    for_entries<4, true>(g.edges, NODES * NODES, [&](int e, Entry& edge) {
         const int i = e / NODES, j = e % NODES;
         real pair = 0;
         for (int q = 0; q < C; q++) pair += g.adjoint[q * PADDED + i] * g.z[q * PADDED + j];
         const real d_weight = p.alpha * g.scale[i] * g.scale[j] * pair + g.d_degree[i];
         g.system[i * LD + j] = d_weight * edge.value;
-        adapt(edge, d_weight * edge.fixed, p.adam, rate, correction);
-        g.edges[e] = edge;
+        adapt(g.edges, e, edge, d_weight * edge.fixed, p.adam, rate, correction);
     });
     __syncthreads();
     real d_spread = 0;
-    for_entries<3>(N * NODES, [&](int e) { return g.scales[e]; }, [&](int e, Adapted& scale) {
+    for_entries<4, true>(g.scales, N * NODES, [&](int e, Entry& scale) {
         const int i = e / NODES, j = e % NODES;
         const real near = j == i ? 0 : if_chosen(g, i, j, affinity(g, i, j, scale, per_spread), p);
         const real d_exponent = (real)-0.5 * (g.system[i * LD + j] + g.system[j * LD + i]) * near;
         const real far = distance_at(g, i, j, scale) * per_spread, d_far = d_exponent * scale.value;
         d_spread -= d_far * far;
         if (j >= N) t.slopes[(j - N) * SLOPE_ROW + i] = d_far;
-        adapt(scale, d_exponent * far, p.adam, rate, correction);
-        g.scales[e] = scale;
+        adapt(g.scales, e, scale, d_exponent * far, p.adam, rate, correction);
     });
     return d_spread;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 a2lp_am(const real* all_pieces, const real* all_vectors, const long long* all_codes, const real* rates,
-        real* all_weights, Adapted* all_adapted, real* all_z, const Params p) {
+        real* all_weights, real* all_adapted, real* all_z, const Params p) {
     extern __shared__ double memory[];
     const long long task = blockIdx.x;
     const long long* codes = all_codes + task * p.s;
@@ -396,14 +422,20 @@ a2lp_am(const real* all_pieces, const real* all_vectors, const long long* all_co
     g.degree = g.last + N;
     g.scale = g.degree + NODES;
     g.d_degree = g.scale + NODES;
-    g.scales = all_adapted + task * (N + NODES) * NODES;
-    g.edges = g.scales + N * NODES;
+    // moments first, which are pairs
+    real* adapted = all_adapted + task * 4 * (N + NODES) * NODES;
+    g.scales.moments = (Adapted::Moment*)adapted;
+    g.edges.moments = g.scales.moments + N * NODES;
+    g.scales.values = (real*)(g.edges.moments + NODES * NODES);
+    g.scales.fixed = g.scales.values + N * NODES;
+    g.edges.values = g.scales.fixed + N * NODES;
+    g.edges.fixed = g.edges.values + NODES * NODES;
     begin(t, moments, all_pieces + task * COLUMNS * ROW * 4, all_vectors + task * N * D, weights);
     begin_manifold(t, g, p);
 
     double fixed_sum = 0, fixed_squares = 0;
     for (int e = threadIdx.x; e < N * NODES; e += blockDim.x) {
-        const double value = g.scales[e].fixed;
+        const double value = g.scales.fixed[e];
         fixed_sum += value;
         fixed_squares += value * value;
     }
