@@ -120,12 +120,12 @@ static void split(float x, float y, unsigned& high, unsigned& low) {
     high = pair(a, b);
     low = pair(to_half(x - from_half(a)), to_half(y - from_half(b)));
 }
-static const half_t* rows_of[WARPS][2][32];
+static const half_t* given_rows[WARPS][2][32];
 static const half_t** all_rows(const half_t* row) {
     const int warp = threadIdx.x / 32, turn = threads[threadIdx.x].rounds & 1;
-    rows_of[warp][turn][threadIdx.x % 32] = row;
+    given_rows[warp][turn][threadIdx.x % 32] = row;
     exchange(0);
-    return rows_of[warp][turn];
+    return given_rows[warp][turn];
 }
 static void load_matrices(unsigned* to, const half_t* row) {
     const int lane = threadIdx.x % 32;

@@ -602,23 +602,26 @@ __device__ __noinline__ void build(const float* simA, const float* threshold, co
 
 #define LIFT 1024.f         // of residuals, which would be too small for halves
 #define ENOUGH 1e-6f        // a residual of float32, where right-hand sides are about 1
-#define ROUGH 0.02f         // a correction that leaves more than this calls for a better inverse
+#define ENOUGH_ADJOINT 4e-6f  // of solutions that only tell the step where to go
+#define ROUGH 0.01f         // a correction that leaves more than this calls for a better inverse before the next step
+#define MUCH_TOO_ROUGH 0.1f  // and before the next correction
 #define COLUMN_TILES ((C + 7) / 8)
 #define ROW_TILES (NP / 16)
 #define MOST_ROUNDS 12
 
-// Fragments of a matrix of halves, of 16 rows by 16 columns, or of 16 columns by 16 rows; rows after the last are any.
-__device__ __forceinline__ void load_rows(unsigned* to, const half_t* matrix, int m, int k) {
-    const int lane = threadIdx.x % 32, part = lane / 8;
-    load_matrices(to, matrix + entry(min(16 * m + part % 2 * 8 + lane % 8, N - 1), 16 * k + part / 2 * 8));
-}
+// Fragments of a matrix of halves, of 16 columns by 16 rows, or of 16 rows by 16 columns; rows after the last are any.
 __device__ __forceinline__ void load_columns(unsigned* to, const half_t* matrix, int n, int k) {
     const int lane = threadIdx.x % 32, part = lane / 8;
     load_transposed(to, matrix + entry(min(16 * k + part % 2 * 8 + lane % 8, N - 1), 16 * n + part / 2 * 8));
 }
-__device__ __forceinline__ void load_solutions(unsigned* to, const half_t* high, const half_t* low, int t, int k) {
+// Where they begin for a lane; the next ones along a row are 16 further. Of solutions, high halves come before low.
+__device__ __forceinline__ const half_t* rows_of(const half_t* matrix, int m) {
     const int lane = threadIdx.x % 32, part = lane / 8;
-    load_matrices(to, (part < 2 ? high : low) + entry(8 * t + lane % 8, 16 * k + part % 2 * 8));
+    return matrix + entry(min(16 * m + part % 2 * 8 + lane % 8, N - 1), part / 2 * 8);
+}
+__device__ __forceinline__ const half_t* solutions_of(const half_t* high, const half_t* low, int t) {
+    const int lane = threadIdx.x % 32, part = lane / 8;
+    return (part < 2 ? high : low) + entry(8 * t + lane % 8, part % 2 * 8);
 }
 
 // P <- (2 I - P A) P, in which a warp makes 16 rows.
@@ -628,7 +631,7 @@ __device__ __noinline__ void improve_inverse(const half_t* A, half_t* P) {
     if (m < ROW_TILES) {
         unsigned rows[ROW_TILES][4], left[ROW_TILES][4];
 #pragma unroll
-        for (int k = 0; k < ROW_TILES; k++) load_rows(rows[k], P, m, k);
+        for (int k = 0; k < ROW_TILES; k++) load_matrices(rows[k], rows_of(P, m) + 16 * k);
         auto product = [&](unsigned(*to)[4], const unsigned(*with)[4], bool last) {
 #pragma unroll
             for (int n = 0; n < ROW_TILES; n++) {
@@ -693,85 +696,87 @@ __device__ void start_solutions(float* X, int column, const float* up, half_t* B
 
 // Columns of X solve the system: the first, whose right-hand sides are the labels, or the others, where H is given. X comes
 // nearly right, and as halves in B, and behind them there is room for residuals. `up` makes right-hand sides 1 to 2.
-// `left` are three places for the largest residual, in turn; returns what the inverse last was wrong by.
+// `most` has two places for each warp's largest residual; returns what the inverse last was wrong by.
 __device__ __noinline__ float correct(const half_t* A, half_t* P, half_t* B, float* X, const int* codes, const float* H,
-                                      const float* up, int* left, int& turn, float wrong, int doublings) {
-    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
-    half_t* residuals = B + 4 * SOLUTIONS;
+                                      const float* up, float (*most)[WARPS], float wrong, int doublings) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row = lane / 4, pair = lane % 4 * 2;
+    const float enough = H ? ENOUGH_ADJOINT : ENOUGH;
+    half_t *lower = B + 2 * SOLUTIONS, *residuals = lower + 2 * SOLUTIONS;
     if (H) X += C;
-    auto given = [&](int i, int q) {
-        if (i < M) return 0.f;
-        return H ? H[(i - M) * C + q] * up[q] : (float)(codes[i - M] == q);
-    };
     float before = 3.4e38f;
 #pragma unroll 1
     for (int round = 0; round < MOST_ROUNDS; round++) {
-        float most = 0.f;
+        float largest = 0.f;
         for (int job = warp; job < ROW_TILES * COLUMN_TILES; job += WARPS) {
-            const int m = job % ROW_TILES, t = job / ROW_TILES;
+            const int m = job % ROW_TILES, q = job / ROW_TILES * 8 + pair;
+            const half_t *high = rows_of(A, m), *both = solutions_of(B, lower, job / ROW_TILES);
             float sum[3][4] = {};
 #pragma unroll
             for (int k = 0; k < ROW_TILES; k++) {
-                unsigned high[4], low[4], b[4];
-                load_rows(high, A, m, k);
-                load_rows(low, A + 2 * MATRIX, m, k);
-                load_solutions(b, B, B + 2 * SOLUTIONS, t, k);
-                multiply_add(sum[0], high, b[0], b[1]);
+                unsigned a[4], low[4], b[4];
+                load_matrices(a, high + 16 * k);
+                load_matrices(low, high + 2 * MATRIX + 16 * k);
+                load_matrices(b, both + 16 * k);
+                multiply_add(sum[0], a, b[0], b[1]);
                 multiply_add(sum[1], low, b[0], b[1]);
-                multiply_add(sum[2], high, b[2], b[3]);
+                multiply_add(sum[2], a, b[2], b[3]);
             }
+            float r[4];
+#pragma unroll
+            for (int o = 0; o < 4; o++) r[o] = -(sum[0][o] + (sum[1][o] + sum[2][o]));
+            if (16 * m + 16 > M)  // where there are anchors, or rows after the last
+#pragma unroll
+                for (int o = 0; o < 4; o++) {
+                    const int i = 16 * m + row + o / 2 * 8, a = i - M, column = q + o % 2;
+                    if (i >= N) r[o] = 0.f;
+                    else if (a >= 0 && column < C) r[o] += H ? H[a * C + column] * up[column] : (float)(codes[a] == column);
+                }
 #pragma unroll
             for (int h = 0; h < 2; h++) {
-                const int i = 16 * m + 8 * h + lane / 4, q = 8 * t + lane % 4 * 2;
-                float r[2];
-#pragma unroll
-                for (int e = 0; e < 2; e++) {
-                    const int o = 2 * h + e;
-                    r[e] = i < N && q + e < C ? given(i, q + e) - (sum[0][o] + (sum[1][o] + sum[2][o])) : 0.f;
-                    most = fmaxf(most, fabsf(r[e]));
-                }
                 unsigned both, rest;
-                split(LIFT * r[0], LIFT * r[1], both, rest);
+                split(LIFT * r[2 * h], LIFT * r[2 * h + 1], both, rest);
+                const int i = 16 * m + row + 8 * h;
                 residuals[entry(q, i)] = (half_t)both, residuals[entry(q + 1, i)] = (half_t)(both >> 16);
+                largest = fmaxf(largest, fmaxf(fabsf(r[2 * h]), fabsf(r[2 * h + 1])));
             }
         }
-        const int bits = __reduce_max_sync(FULL, __float_as_int(most));
-        if (lane == 0 && bits > 0) atomicMax(left + turn, bits);
+        largest = __int_as_float(__reduce_max_sync(FULL, __float_as_int(largest)));
+        if (lane == 0) most[round % 2][warp] = largest;
         __syncthreads();
-        const float now = __int_as_float(left[turn]);
-        turn = turn == 2 ? 0 : turn + 1;
-        if (tid == 0) left[turn == 2 ? 0 : turn + 1] = 0;  // which the last round was done with
+        float now = 0.f;
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) now = fmaxf(now, most[round % 2][w]);
         if (round) wrong = now / before;
-        if (!(now > ENOUGH) || (now < 16.f * ENOUGH && wrong > 0.5f)) break;  // or no better is possible
+        if (!(now > enough) || (now < 16.f * enough && wrong > 0.5f)) break;  // or no better is possible
         if (round && wrong > 0.9f) first_inverse(A, P, doublings);
-        else if (round && wrong > 5.f * ROUGH) improve_inverse(A, P);
+        else if (round && wrong > MUCH_TOO_ROUGH) improve_inverse(A, P);
         before = now;
         for (int job = warp; job < ROW_TILES * COLUMN_TILES; job += WARPS) {
-            const int m = job % ROW_TILES, t = job / ROW_TILES;
+            const int m = job % ROW_TILES, q = job / ROW_TILES * 8 + pair;
+            const half_t *rough = rows_of(P, m), *right = solutions_of(residuals, residuals, job / ROW_TILES);
             float sum[2][4] = {};
 #pragma unroll
             for (int k = 0; k < ROW_TILES; k++) {
                 unsigned a[4], b[4];
-                load_rows(a, P, m, k);
-                load_solutions(b, residuals, residuals, t, k);
+                load_matrices(a, rough + 16 * k);
+                load_matrices(b, right + 16 * k);
                 multiply_add(sum[k % 2], a, b[0], b[1]);
             }
 #pragma unroll
-            for (int h = 0; h < 2; h++)
-#pragma unroll
-                for (int e = 0; e < 2; e++) {
-                    const int i = 16 * m + 8 * h + lane / 4, q = 8 * t + lane % 4 * 2 + e;
-                    if (i >= N || q >= C) continue;
-                    float* x = X + i * XC + q;
-                    const float factor = up[q], scaled = *x * factor + (sum[0][2 * h + e] + sum[1][2 * h + e]) / LIFT;
-                    *x = factor > 0.f ? scaled / factor : 0.f;
-                    unsigned high, low;
-                    split(scaled, 0.f, high, low);
-                    B[entry(q, i)] = (half_t)high, B[2 * SOLUTIONS + entry(q, i)] = (half_t)low;
-                }
+            for (int o = 0; o < 4; o++) {
+                const int i = 16 * m + row + o / 2 * 8, column = q + o % 2;
+                if (i >= N || column >= C) continue;
+                const float factor = up[column], down = __int_as_float((254 << 23) - __float_as_int(factor));
+                float* x = X + i * XC + column;
+                const float better = *x + (sum[0][o] + sum[1][o]) * (down * (1.f / LIFT));
+                *x = better;
+                unsigned high, low;
+                split(better * factor, 0.f, high, low);
+                B[entry(column, i)] = (half_t)high, lower[entry(column, i)] = (half_t)low;
+            }
         }
         __syncthreads();
-        if (now * fmaxf(wrong, 1e-3f) < 0.5f * ENOUGH) break;
+        if (now * fmaxf(wrong, 1e-3f) < 0.5f * enough) break;
     }
     return wrong;
 }
@@ -1092,7 +1097,7 @@ a2lp(float* all_pieces, const float* all_magnify, const int* all_codes, const fl
 #endif
 #if CORRECTED
     float* up = unscale + S;                       // 2 C: powers of two for solutions, 1 for those of Z
-    __shared__ int left[3];  // for the largest residuals, in turn
+    __shared__ float most[2][WARPS];  // largest residuals
 #endif
     __shared__ Job job;
     __shared__ unsigned long long barriers[WARPS + 1];  // of the warps' pieces, and of similarities
@@ -1102,9 +1107,7 @@ a2lp(float* all_pieces, const float* all_magnify, const int* all_codes, const fl
     buffers += warp * 2 * BUFFER;
     start_barriers(barrier, similarities);
 #if CORRECTED
-    int left_turn = 0;
     float wrong = 1.f;  // what the rough inverse last was wrong by
-    if (tid < 3) left[tid] = 0;
     for (int q = tid; q < C; q += TPB) up[q] = 1.f;
 #endif
     int turn = 0;   // of the two buffers; the barrier's phase is the same
@@ -1162,7 +1165,7 @@ a2lp(float* all_pieces, const float* all_magnify, const int* all_codes, const fl
 #if CORRECTED
             if (anew) first_inverse(system, rough, p.doublings);
             else if (wrong > ROUGH) improve_inverse(system, rough), wrong *= wrong;
-            wrong = correct(system, rough, halves, X, codes, nullptr, up, left, left_turn, wrong, p.doublings);
+            wrong = correct(system, rough, halves, X, codes, nullptr, up, most, wrong, p.doublings);
 #else
             factor(U, inverse);
             solve_anchors(U, inverse, X, 0, [&](int a, int q) { return (float)(codes[a] == q); });
@@ -1202,7 +1205,7 @@ a2lp(float* all_pieces, const float* all_magnify, const int* all_codes, const fl
 #if CORRECTED
             start_solutions(X, C, up + C, halves, false);
             __syncthreads();
-            wrong = correct(system, rough, halves, X, codes, H, up + C, left, left_turn, wrong, p.doublings);
+            wrong = correct(system, rough, halves, X, codes, H, up + C, most, wrong, p.doublings);
 #elif QUERIES
             eliminate_rest(U, inverse, H, X);
             solve_anchors(U, inverse, X, C, [&](int a, int q) { return X[(M + a) * XC + C + q]; });
