@@ -76,20 +76,13 @@ def embed(
     if scheduler is not None:
         raise InputError(f"--scheduler makes parts, and --out {out} is one file. Name a folder, such as {out.stem}.")
     from a2lp.checks import counted
-    from a2lp.images import Normalisation, View
     from a2lp.images.backbones import create
     from a2lp.images.datasets import load
     from a2lp.images.embed import base_path
     from a2lp.images.embed import embed as embed_to_file
 
     images = load(source, split, dataset=dataset)
-    network = create(
-        backbone,
-        weights,
-        view=None if view is None else View.parse(view),
-        normalisation=None if normalise is None else Normalisation.parse(normalise),
-        device=device,
-    )
+    network = create(backbone, weights, view=view, normalisation=normalise, device=device)
     about: dict[str, Any] = {"source": Path(source).name, "set": images.name}
     about |= {name: value for name, value in (("dataset", dataset), ("split", split)) if value is not None}
     with _explaining(), progress_of_steps() as progress:

@@ -72,7 +72,7 @@ class Inputs:
 
 
 def _forecast(x: Any) -> str:
-    """What a large pool will take, in brackets."""
+    """The memory and time that a large pool will take, in brackets."""
     shape: tuple[int, ...] = getattr(x, "shape", ())
     return f" ({forecast(shape[0], shape[1])})" if len(shape) == 2 and shape[0] >= _LARGE else ""
 
