@@ -13,18 +13,28 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="needs the extra serve")
 
-_CLIENT = Path(__file__).resolve().parents[2] / "benchmarks" / "page_client.py"
+
+def _benchmark(name: str) -> ModuleType:
+    """A script of ``benchmarks`` as a module."""
+    path = Path(__file__).resolve().parents[2] / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="session")
 def page_client() -> ModuleType:
     """``benchmarks/page_client.py``, which starts servers and talks to them."""
-    spec = importlib.util.spec_from_file_location("page_client", _CLIENT)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["page_client"] = module
-    spec.loader.exec_module(module)
-    return module
+    return _benchmark("page_client")
+
+
+@pytest.fixture(scope="session")
+def driver() -> ModuleType:
+    """``benchmarks/page_driver.py``, which drives a browser."""
+    return _benchmark("page_driver")
 
 
 @pytest.fixture(scope="module")

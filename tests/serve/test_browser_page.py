@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -12,19 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-DRIVER = Path(__file__).resolve().parents[2] / "benchmarks" / "page_driver.py"
-
-
-@pytest.fixture(scope="session")
-def driver() -> ModuleType:
-    """``benchmarks/page_driver.py``."""
-    spec = importlib.util.spec_from_file_location("page_driver", DRIVER)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["page_driver"] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")

@@ -91,27 +91,32 @@ def powers(sim, power, slope, i, a, stop, gamma):
             sim[i, j] = value
             slope[a, j] = gamma * (value * value)
             power[i, j] = value * (value * value)
-    elif gamma == np.floor(gamma):  # by repeated squaring, with the squares in the row of slopes
-        left = np.int64(gamma)
-        for j in range(stop):
-            sim[i, j] = max(sim[i, j], zero)
-            slope[a, j] = sim[i, j]
-            power[i, j] = sim.dtype.type(1)
-        while left > 0:
-            if left % 2 == 1:
-                for j in range(stop):
-                    power[i, j] *= slope[a, j]
-            for j in range(stop):
-                slope[a, j] *= slope[a, j]
-            left //= 2
-        for j in range(stop):
-            slope[a, j] = gamma * power[i, j] / sim[i, j] if sim[i, j] > 0 else zero
     else:
         for j in range(stop):
             value = max(sim[i, j], zero)
             sim[i, j] = value
             power[i, j] = value**gamma if value > 0 else zero
             slope[a, j] = gamma * power[i, j] / value if value > 0 else zero
+
+
+@fast_part
+def whole_powers(sim, power, squares, i, stop, gamma):
+    """[sim]_+^gamma for the start of row i by repeated squaring, where gamma is whole; sim becomes non-negative.
+
+    It is not a part of ``powers``, whose callers would all take longer to compile.
+    """
+    left = np.int64(gamma)
+    for j in range(stop):
+        sim[i, j] = max(sim[i, j], sim.dtype.type(0))
+        squares[j] = sim[i, j]
+        power[i, j] = sim.dtype.type(1)
+    while left > 0:
+        if left % 2 == 1:
+            for j in range(stop):
+                power[i, j] *= squares[j]
+        for j in range(stop):
+            squares[j] *= squares[j]
+        left //= 2
 
 
 @fast_part

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -21,32 +20,8 @@ _CLOSE = 0.04  # points within about this distance make a place dense
 _MOST_OF_CLASS = 400  # points from which the densest place of a class is found
 
 
-class Map(NamedTuple):
-    """The points on the map.
-
-    Attributes
-    ----------
-    rows : array (m,)
-        All points of the pool, or a random sample with all labelled ones in it.
-    places : array (m, 2)
-        In the unit square.
-    """
-
-    rows: NDArray
-    places: NDArray
-
-
-class Name(NamedTuple):
-    """A class on the map: where it is densest, and how it is marked."""
-
-    code: int
-    x: float
-    y: float
-    mark: int | None  # colour plus 8 times shape; None: grey until it is chosen
-
-
-def make_map(answer: PoolAnswer, seed: int, progress: Progress | None = None) -> Map:
-    """Places of the points, all or some of them."""
+def make_map(answer: PoolAnswer, seed: int, progress: Progress | None = None) -> tuple[NDArray, NDArray]:
+    """The points on the map (m,), all or a random sample with the labelled ones, and their places (m, 2) in [0, 1]."""
     n, rng = len(answer.labels), np.random.default_rng(seed)
     report = None if progress is None else partial(progress, "drawing the map")
     rows = np.arange(n)
@@ -54,22 +29,24 @@ def make_map(answer: PoolAnswer, seed: int, progress: Progress | None = None) ->
         first = np.argsort(~answer.given + rng.random(n), kind="stable")  # the given ones come first, in any order
         rows = np.sort(first[:_ON_MAP])
     if n <= _WHOLE:
-        return Map(rows, layout(answer.task.graph, seed=seed, progress=report)[rows])
-    return Map(rows, layout(_graph_of(answer, rows), seed=seed, progress=report))
+        return rows, layout(answer.task.graph, seed=seed, progress=report)[rows]
+    return rows, layout(_graph_of(answer, rows), seed=seed, progress=report)
 
 
-def names(found: Map, codes: NDArray, n_classes: int) -> list[Name]:
-    """All classes on the map, the largest first; ``codes`` (n,) is each point's class, -1 for none."""
-    mine = codes[found.rows]
+def names(mine: NDArray, places: NDArray, n_classes: int) -> list[tuple[int, float, float, int | None]]:
+    """The classes on the map, the largest first: the code, the densest place, and the mark.
+
+    ``mine`` (m,) is each point's class, -1 for none. A mark is a colour plus 8 times a shape; None is grey.
+    """
     sizes = np.bincount(mine[mine >= 0], minlength=n_classes)
     made = []
     for place, code in enumerate(np.argsort(-sizes, kind="stable").tolist()):
         if sizes[code] == 0:
             break
-        points = found.places[mine == code][:_MOST_OF_CLASS]
+        points = places[mine == code][:_MOST_OF_CLASS]
         density = np.exp(-np.square(cdist(points, points) / _CLOSE)).sum(axis=1)
         x, y = points[density.argmax()].tolist()
-        made.append(Name(code, round(x, 4), round(y, 4), place if place < COLOURS * SHAPES else None))
+        made.append((code, round(x, 4), round(y, 4), place if place < COLOURS * SHAPES else None))
     return made
 
 

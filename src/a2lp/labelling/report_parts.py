@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from a2lp.arrays import NDArray
 from a2lp.labelling.labelled import Labelled
-from a2lp.labelling.report_map import Map, make_map, names
+from a2lp.labelling.report_map import make_map, names
 from a2lp.labelling.report_pictures import make_pictures
 from a2lp.labelling.sources import Progress
 from a2lp.labelling.tables import KEYS
@@ -102,12 +103,8 @@ def parts(
     """What the template shows, by name; the parameters are those of ``a2lp.labelling.report.write_report``."""
     view = View(result)
     rng = np.random.default_rng(seed)
-    classes, pairs, mistakes, novel = (
-        _classes(view, rng),
-        _pairs(view),
-        _mistakes(view),
-        _novel(view, _NOVEL[paths is None]),
-    )
+    classes, pairs, mistakes = _classes(view, rng), _pairs(view), _mistakes(view)
+    novel = _novel(view, _NOVEL[paths is None])
     left = view.order[view.codes[view.order] < 0][: 2 * _PER_CLASS[1]].tolist()
     shown = [
         *(one.row for one in mistakes),
@@ -116,9 +113,9 @@ def parts(
         *novel,
         *left,
     ]
-    found = make_map(result.answer, seed, progress)
-    rows = list(dict.fromkeys([*shown, *found.rows.tolist()]))
-    pictures = make_pictures(paths, shown, rows, progress)
+    on_map, places = make_map(result.answer, seed, progress)
+    rows = list(dict.fromkeys([*shown, *on_map.tolist()]))
+    pictures, left_out = make_pictures(paths, shown, rows, progress)
     held_out = len(result.assessment.held_out_rows)
     n_new = int(view.new.sum())
     return {
@@ -135,8 +132,8 @@ def parts(
         "method": result.method,
         "reason": result.answer.reason,
         "images": paths is not None,
-        "pictures": set(pictures.made),
-        "pictures_left_out": pictures.left_out,
+        "pictures": set(pictures),
+        "pictures_left_out": left_out,
         "classes": classes,
         "pairs": pairs,
         "histogram": _histogram(view) if n_new >= _FEW_NEW else [],
@@ -145,12 +142,12 @@ def parts(
         "mistakes": mistakes,
         "novel": novel,
         "novel_share": _NOVEL_SHARE,
-        "n_on_map": len(found.rows),
-        "data": _data(view, found, rows, pictures.made),
+        "n_on_map": len(on_map),
+        "data": _data(view, on_map, places, rows, pictures),
     }
 
 
-def _data(view: View, found: Map, rows: list[int], pictures: dict[int, str]) -> dict[str, Any]:
+def _data(view: View, on_map: NDArray, places: NDArray, rows: list[int], pictures: dict[int, str]) -> dict[str, Any]:
     """What the script reads: a table of the points that are shown, and the map."""
     new = np.flatnonzero(~view.given)
     rank = np.zeros(len(view.keys), dtype=np.int64)
@@ -168,10 +165,10 @@ def _data(view: View, found: Map, rows: list[int], pictures: dict[int, str]) -> 
         "rank": rank[listed].tolist(),
         "n_new": len(new),
         "classes": view.names,
-        "map": [at[row] for row in found.rows.tolist()],
-        "x": np.round(found.places[:, 0], 4).tolist(),
-        "y": np.round(found.places[:, 1], 4).tolist(),
-        "names": [list(name) for name in names(found, view.codes, len(view.names))],
+        "map": [at[row] for row in on_map.tolist()],
+        "x": np.round(places[:, 0], 4).tolist(),
+        "y": np.round(places[:, 1], 4).tolist(),
+        "names": names(view.codes[on_map], places, len(view.names)),
         "pictures": {str(row): picture for row, picture in pictures.items()},
         "column": view.column(),
         "store": hashlib.sha256("\n".join([str(len(view.keys)), *view.keys]).encode()).hexdigest()[:16],

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from a2lp.arrays import chunks
 from a2lp.cores import map_on_cores
@@ -17,20 +16,13 @@ _BYTES = 8 << 20, 12 << 20  # of those of examples, and of all
 _AT_ONCE = 32  # pictures between two looks at the size
 
 
-class Pictures(NamedTuple):
-    """Pictures as data: addresses by row, and how many were left out for their size."""
-
-    made: dict[int, str]
-    left_out: int
-
-
 def make_pictures(
     paths: Sequence[Path] | None, examples: Sequence[int], rows: Sequence[int], progress: Progress | None = None
-) -> Pictures:
-    """Pictures of some rows, the examples first; none without paths."""
+) -> tuple[dict[int, str], int]:
+    """Pictures of some rows as data URIs, the examples first, and how many were left out; none without paths."""
     made: dict[int, str] = {}
     if paths is None:
-        return Pictures(made, 0)
+        return made, 0
     tried: set[int] = set()
     size = 0
     for side, limit, wanted in zip(_SIDES, _BYTES, (dict.fromkeys(examples), rows), strict=True):
@@ -44,4 +36,4 @@ def make_pictures(
             size += sum(len(picture) for picture in found)
             if progress is not None:
                 progress("making pictures", len(tried), len(rows))
-    return Pictures(made, len(rows) - len(tried))
+    return made, len(rows) - len(tried)

@@ -15,7 +15,7 @@ import numpy as np
 
 from a2lp.kernels.compiler import compiled, fast_part
 from a2lp.kernels.elementary import digamma, exp
-from a2lp.kernels.graph import normalised_system, powers
+from a2lp.kernels.graph import normalised_system, powers, whole_powers
 from a2lp.kernels.linear import backward, factor, forward, matmul
 from a2lp.kernels.simd import ALIGN, ROWS, aligned, allocate, as_integers, round_up
 
@@ -140,7 +140,10 @@ def _graph(n, k, floats, gram, U, work):
     for i in range(n):
         for j in range(n):
             sim[i, j] = gram[i, j]
-        powers(sim, power, scratch, i, first, n, floats[GAMMA])
+        if floats[GAMMA] == np.floor(floats[GAMMA]):
+            whole_powers(sim, power, scratch[first], i, n, floats[GAMMA])
+        else:
+            powers(sim, power, scratch, i, first, n, floats[GAMMA])
         sim[i, i] = -one
         power[i, i] = zero
         for j in range(n, np_):
