@@ -236,9 +236,9 @@ def methods_on_gpu(record: dict[str, Any], field: dict[str, Any]) -> str:
     rows = []
     for name in dict.fromkeys(cell.rpartition(", ")[0] for cell in record["cells"]):
         one, five = (record["cells"].get(f"{name}, {n_shot}-shot", {}) for n_shot in (1, 5))
-        if "seconds" not in one or "seconds" not in five:
-            failed = one.get("failed", five.get("failed", ""))
-            rows.append([f"`{name}`", failed.partition(":")[0], *[""] * (len(heads) - 2)])
+        if not all("seconds" in cell and "equal" in cell for cell in (one, five)):
+            failed = [why for cell in (one, five) for why in cell.get("failed", {}).values()] or ["not measured"]
+            rows.append([f"`{name}`", failed[0].partition(":")[0], *[""] * (len(heads) - 2)])
             continue
         first, second = (statistics.median(cell["seconds"]) for cell in (one, five))
         core = field["parts"].get(f"times {name}", {}).get("result", {}).get("ms")
