@@ -23,7 +23,7 @@ WARPS, PIECE = 8, 8  # warps of a task, and dimensions of a warp's piece, as in 
 _CHUNK_BYTES = 2 << 30
 # Steps of a task that a block runs before it takes another task, where there are more tasks than blocks. With whole
 # tasks the last blocks would run alone; resuming a task costs less than one step.
-_PART = 50
+PART = 50
 _ROUGH = 0.01  # what an inverse may be wrong by at first
 
 
@@ -38,6 +38,8 @@ class Sizes(NamedTuple):
     """What the kernel is compiled for: anchors, other points, classes, neighbours, dimensions (padded), and which code.
 
     ``queries`` is 0 if the loss has no terms on points other than anchors, else 1 and which distribution they have.
+    ``corrected`` is whether the system's solutions are corrected from step to step by a rough inverse, or its factor is
+    made anew in each step.
     """
 
     s: int
@@ -51,14 +53,27 @@ class Sizes(NamedTuple):
 
     @classmethod
     def of(cls, points: Points, settings: Settings, limit: int) -> Sizes:
-        """The sizes of tasks where a block has shared memory up to a limit."""
+        """The sizes of tasks where a block has shared memory up to a limit.
+
+        Corrections are a shorter chain, of more instructions. They are faster where a multiprocessor has one block;
+        several fill each other's waits.
+        """
         (_, n, d), s, loss = points.vectors.shape, points.codes.shape[1], settings.loss
         queries = 1 + QUERY_TERMS.index(loss.queries) if loss.on_queries else 0
         k = min(settings.n_neighbors, n - 1)
-        sizes = cls(s, n - s, points.n_classes, k, _padded(d), queries, settings.gamma == 3, corrected=True)
-        if queries or not sizes.correctable or settings.alpha > 0.95 or sizes.shared_bytes > limit:
-            return sizes._replace(corrected=False)
-        return sizes
+        sizes = cls(s, n - s, points.n_classes, k, _padded(d), queries, settings.gamma == 3, corrected=False)
+        corrected = sizes._replace(corrected=True)
+        fits = corrected.correctable and corrected.shared_bytes <= limit
+        # near 1 the system is too far from the identity for an inverse of halves
+        return corrected if fits and not queries and settings.alpha <= 0.95 and sizes.blocks(limit) == 1 else sizes
+
+    def blocks(self, limit: int) -> int:
+        """How many blocks share a multiprocessor: several hide latency."""
+        # The driver reserves 1 KB of shared memory for each. A lane has four sums for every tile of 16 points by 8
+        # anchors, and about 100 more registers.
+        sums = 4 * -(-self.s // 8) * (_sixteens(self.m) + _sixteens(self.s)) // 16
+        fit = (limit + 1024) // (self.shared_bytes + 1024), 65536 // (32 * WARPS * min(sums + 100, 255))
+        return max(1, min(*fit))
 
     @property
     def correctable(self) -> bool:
@@ -153,15 +168,10 @@ def _kernel(device: Any, sizes: Sizes) -> tuple[cuda.Kernel, int]:
     """The kernel, and how many of its blocks the device holds."""
     import torch
 
-    shared = sizes.shared_bytes
-    # Several blocks per multiprocessor hide latency; the driver reserves 1 KB of each. A lane has four sums for every
-    # tile of 16 points by 8 anchors, and about 100 more registers.
-    sums = 4 * -(-sizes.s // 8) * (_sixteens(sizes.m) + _sixteens(sizes.s)) // 16
-    fit = (cuda.shared_limit(device) + 1024) // (shared + 1024), 65536 // (32 * WARPS * min(sums + 100, 255))
-    blocks = max(1, min(*fit))
+    blocks = sizes.blocks(cuda.shared_limit(device))
     code = cuda.compile_source(source(), device, **sizes.defines(blocks))
     places = blocks * torch.cuda.get_device_properties(device).multi_processor_count
-    return cuda.Kernel(code, "a2lp", shared, threads=32 * WARPS), places
+    return cuda.Kernel(code, "a2lp", sizes.shared_bytes, threads=32 * WARPS), places
 
 
 def solve(
@@ -194,13 +204,13 @@ def solve(
     converged, queue, finished = (torch.zeros(n, dtype=torch.int32, device=device) for n in (b, 1, b))
     with torch.cuda.device_of(anchors):
         kernel, places = kernel_of(device, sizes)
-    parts = max(1, settings.updates // _PART) if b > places else 1
+    parts = max(1, settings.updates // PART) if b > places else 1
     terms = settings.loss
     kind = len(NUMERICS) if terms.anchors == "others" else NUMERICS.index(settings.numerics)
     parameters = _Params(
         settings.alpha, settings.gamma, settings.tau, terms.weight * settings.scale(s), terms.entropy, terms.marginal,
         settings.lr, *settings.betas, settings.eps, settings.tolerances[0], settings.steps, settings.updates, kind,
-        settings.optimizer == "adam", b, parts, _PART, _doublings(settings.alpha),
+        settings.optimizer == "adam", b, parts, PART, _doublings(settings.alpha),
     )  # fmt: skip
     rates = _rates(device, settings.lr, *settings.betas, settings.updates)
     arrays = (pieces, magnify, codes, rates, sim, near, z, anchors, losses, taken, converged, queue, finished)
