@@ -221,8 +221,6 @@ def main() -> None:
         single(options.run, options.file)
         return
     gpu = options.device == "cuda"
-    if gpu:
-        import torch  # noqa: F401  # its version belongs to the record
     out = options.out or (RECORD_CUDA if gpu else RECORD)
     runs = options.runs or ([GPU_RUN] if gpu else [run for run in RUNS if run != GPU_RUN])
     sizes = [(2_000, 128), (5_000, 128)] if options.quick else [(n, 512) for n in options.points]

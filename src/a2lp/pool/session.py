@@ -198,7 +198,7 @@ class Pool(ChangingPoints):
             how = np.full(len(places), how, dtype=object)
         if np.shape(how) != (len(places),):
             raise ShapeError(f"how has shape {np.shape(how)} and {len(places)} points are labelled; give one each.")
-        if unknown := sorted({str(one) for one in set(how)} - set(HOW)):
+        if unknown := sorted({str(one) for one in how} - set(HOW)):
             raise InputError(f"how={unknown[0]!r} is none of {listed(HOW)}. Use '' for points that you chose yourself.")
         values, missing = read_labels(labels, places)
         changed = np.flatnonzero(~missing | self.given[places])
