@@ -19,7 +19,7 @@ from a2lp.files import write_text
 
 PAGE = ROOT / "docs" / "performance.md"
 FIGURE = ROOT / "docs" / "assets" / "scaling.svg"
-SOURCES = ("speed", "speed_cuda", "gpu_methods", "field", "pool")
+SOURCES = ("speed", "speed_cuda", "gpu_methods", "field", "pool", "pool_cuda")
 
 
 def load(name: str) -> dict[str, Any]:
@@ -223,7 +223,8 @@ def large_pools(record: dict[str, Any]) -> str:
         more = ["" if value is None else number(value) for value in later]
         told = ""
         if "forecast_bytes" in found:
-            told = f"{number(found['forecast_seconds'])} s, {number(found['forecast_bytes'] / 2**30)} GiB"
+            duration = f"{number(found['forecast_seconds'])} s, " if "forecast_seconds" in found else ""
+            told = f"{duration}{number(found['forecast_bytes'] / 2**30)} GiB"
         rows.append([*name, number(first), *more, number(found["peak_bytes"] / 2**30), told, f"{found['load']:.1f}"])
     return table(heads, rows)
 
@@ -235,25 +236,24 @@ def methods_on_gpu(record: dict[str, Any], field: dict[str, Any]) -> str:
     heads = ["", "engine", "1-shot", "5-shot", "one core, 1-shot", "ratio", "equal labels", "difference in accuracy"]
     rows = []
     for name in dict.fromkeys(cell.rpartition(", ")[0] for cell in record["cells"]):
-        one, five = (record["cells"].get(f"{name}, {n_shot}-shot", {}) for n_shot in (1, 5))
-        if not all("seconds" in cell and "equal" in cell for cell in (one, five)):
-            failed = [why for cell in (one, five) for why in cell.get("failed", {}).values()] or ["not measured"]
-            rows.append([f"`{name}`", failed[0].partition(":")[0], *[""] * (len(heads) - 2)])
+        cells = [record["cells"].get(f"{name}, {n_shot}-shot", {}) for n_shot in (1, 5)]
+        done = [cell for cell in cells if "seconds" in cell and "equal" in cell]
+        if not done:
+            why = [text for cell in cells for text in cell.get("failed", {}).values()]
+            rows.append([f"`{name}`", why[0].partition(":")[0], *[""] * (len(heads) - 2)])
             continue
-        first, second = (statistics.median(cell["seconds"]) for cell in (one, five))
+        seconds = [statistics.median(cell["seconds"]) if cell in done else None for cell in cells]
         core = field["parts"].get(f"times {name}", {}).get("result", {}).get("ms")
-        seconds = None if core is None else core * record["n_tasks"] / 1000
-        equal = min(cell["equal"] for cell in (one, five))
-        mean, error = max((cell["difference"] for cell in (one, five)), key=lambda pair: abs(pair[0]))
+        alone = None if core is None else core * record["n_tasks"] / 1000
+        mean, error = max((cell["difference"] for cell in done), key=lambda pair: abs(pair[0]))
         rows.append(
             [
                 f"`{name}`",
-                f"`{one['engine']}`",
-                number(first),
-                number(second),
-                "" if seconds is None else number(seconds),
-                "" if seconds is None else f"{number(seconds / first)}",
-                f"{100 * equal:.2f} %",
+                f"`{done[0]['engine']}`",
+                *("not measured" if each is None else number(each) for each in seconds),
+                "" if alone is None else number(alone),
+                "" if alone is None or seconds[0] is None else number(alone / seconds[0]),
+                f"{100 * min(cell['equal'] for cell in done):.2f} %",
                 f"{mean:+.3f} ±{error:.3f}",
             ]
         )
@@ -267,6 +267,7 @@ def page(
     methods: dict[str, Any],
     field: dict[str, Any],
     pool: dict[str, Any],
+    pool_cuda: dict[str, Any],
 ) -> str:
     """The text of docs/performance.md with its generated parts."""
     parts = {
@@ -280,6 +281,7 @@ def page(
         "cuda first use": f"{first_use(cuda)}\n\n{memory(cuda)}",
         "methods": methods_on_gpu(methods, field),
         "pools": f"{provenance(pool)}\n\n{large_pools(pool)}",
+        "pools cuda": f"{provenance(pool_cuda)}\n\n{large_pools(pool_cuda)}",
     }
     return fill(text, "speed_report", parts)
 
