@@ -1,6 +1,6 @@
 """What ``a2lp classify`` and ``a2lp suggest`` say about their accuracy, compared with the truth.
 
-    .venv/bin/python benchmarks/estimate.py --measure --data FOLDER --photos FILE   # an hour for one core
+    .venv/bin/python benchmarks/estimate.py --measure --data FOLDER --photos FILE   # two hours of one core
     .venv/bin/python benchmarks/estimate.py                                         # docs/classify.md from the record
 
 FOLDER holds the feature files named below. FILE are the photos of CUB's test classes, embedded by the default
