@@ -1,6 +1,6 @@
 """What ``a2lp classify`` and ``a2lp suggest`` say about their accuracy, compared with the truth.
 
-    .venv/bin/python benchmarks/estimate.py --measure --data FOLDER --photos FILE   # an hour for one core
+    .venv/bin/python benchmarks/estimate.py --measure --data FOLDER --photos FILE   # two hours of one core
     .venv/bin/python benchmarks/estimate.py                                         # docs/classify.md from the record
 
 FOLDER holds the feature files named below. FILE are the photos of CUB's test classes, embedded by the default
@@ -223,6 +223,7 @@ FIGURES: dict[str, Callable[[list[dict[str, float]]], str]] = {
     "interval holds the truth": lambda runs: f"{100 * np.mean([holds(run) for run in runs]):.0f} %",
     "its width": lambda runs: f"{100 * np.mean([run['high'] - run['low'] for run in runs]):.1f}",
     "calibration error": lambda runs: f"{100 * np.mean([run['calibration_error'] for run in runs]):.1f}",
+    "of it by chance": lambda runs: f"{100 * np.mean([run['by_chance'] for run in runs]):.1f}",
     "forecasts near": lambda runs: f"{100 * np.mean([near(run) for run in runs]):.0f} %",
 }
 
@@ -243,6 +244,16 @@ def by_kind(parts: dict[tuple[str, str, str], list[dict[str, float]]]) -> str:
     return table(["chosen", "labels", *FIGURES], rows)
 
 
+def by_size(parts: dict[tuple[str, str, str], list[dict[str, float]]]) -> str:
+    """A table with a line for each number of labels, of pools of ten classes and of larger ones."""
+    rows = []
+    for few, size in product((True, False), SIZES):
+        ones = [runs for (pool, classes, _), runs in parts.items() if few == (classes == "10" or pool == "digits")]
+        if runs := [run for part in ones for run in part if run["labels"] == size]:
+            rows.append(["10" if few else "more", str(size), *(figure(runs) for figure in FIGURES.values())])
+    return table(["classes", "labels", *FIGURES], rows)
+
+
 def by_pool(parts: dict[tuple[str, str, str], list[dict[str, float]]], pools: dict[str, str]) -> str:
     """A table with a line for each pool."""
     rows = []
@@ -260,8 +271,10 @@ def page(text: str, record: Record) -> str:
     test, validation = found(record, TEST), found(record, VALIDATION)
     parts = {
         "test": by_kind(test),
+        "test sizes": by_size(test),
         "test pools": by_pool(test, TEST),
         "validation": by_kind(validation),
+        "validation sizes": by_size(validation),
         "validation pools": by_pool(validation, VALIDATION),
     }
     return fill(text, "estimate", parts)
