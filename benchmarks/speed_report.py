@@ -225,7 +225,7 @@ def large_pools(record: dict[str, Any]) -> str:
     return table(heads, rows)
 
 
-def page(text: str, cpu: dict[str, Any], cuda: dict[str, Any], pool: dict[str, Any], pool_cuda: dict[str, Any]) -> str:
+def page(text: str, cpu: dict[str, Any], cuda: dict[str, Any], pool: dict[str, Any]) -> str:
     """The text of docs/performance.md with its generated parts."""
     parts = {
         "cpu": f"{provenance(cpu)}\n\n{headline(cpu, 'fused_cpu')}",
@@ -237,14 +237,13 @@ def page(text: str, cpu: dict[str, Any], cuda: dict[str, Any], pool: dict[str, A
         "cuda engines": all_engines(cuda),
         "cuda first use": f"{first_use(cuda)}\n\n{memory(cuda)}",
         "pools": f"{provenance(pool)}\n\n{large_pools(pool)}",
-        "pools cuda": f"{provenance(pool_cuda)}\n\n{large_pools(pool_cuda)}",
     }
     return fill(text, "speed_report", parts)
 
 
 def main() -> None:
-    cpu, cuda, *pools = (load(f"{name}.json") for name in ("speed", "speed_cuda", "pool", "pool_cuda"))
-    write_text(PAGE, page(PAGE.read_text(encoding="utf-8"), cpu, cuda, *pools))
+    cpu, cuda, pool = (load(f"{name}.json") for name in ("speed", "speed_cuda", "pool"))
+    write_text(PAGE, page(PAGE.read_text(encoding="utf-8"), cpu, cuda, pool))
     write_text(FIGURE, figure(cpu))
 
 

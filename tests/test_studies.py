@@ -127,7 +127,7 @@ def test_docs_of_pools_and_images(page: str, studies: list[str]) -> None:
 
 def test_docs_performance() -> None:
     text, report = read("performance.md"), script("speed_report")
-    records = [report.load(f"{name}.json") for name in ("speed", "speed_cuda", "pool", "pool_cuda")]
+    records = [report.load(f"{name}.json") for name in ("speed", "speed_cuda", "pool")]
     assert report.page(text, *records) == text, "run benchmarks/speed_report.py"
 
 
@@ -159,8 +159,7 @@ def test_a_number_that_is_changed_by_hand_is_noticed(page: str) -> None:
         "classify.md": lambda: script("pool_accuracy").page(changed, saved("pool_accuracy")),
         "suggest.md": lambda: script("suggest").page(changed, saved("suggest")),
         "performance.md": lambda: script("speed_report").page(
-            changed,
-            *(script("speed_report").load(f"{name}.json") for name in ("speed", "speed_cuda", "pool", "pool_cuda")),
+            changed, *(script("speed_report").load(f"{name}.json") for name in ("speed", "speed_cuda", "pool"))
         ),
     }[page]()
     assert made == text != changed
