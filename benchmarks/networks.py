@@ -2,8 +2,9 @@
 
     .venv/bin/python benchmarks/networks.py
 
-A network is a dataset and a backbone, as ``cub_resnet12``, the folder of the run that was kept. ``trained/recipes`` has
-the records of the others. Accuracy on novel classes is that of the records in ``results/``.
+A network is a dataset and a backbone, as ``cub_resnet12``. Runs whose features were kept have a folder in ``trained``;
+``trained/recipes`` has the records of the others. Accuracy on novel classes is that of the records in ``results/`` that
+are of the run's own features.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from study import ROOT, fill, shown, table
 from a2lp.bench.paper_records import select_records
 from a2lp.bench.plots import COLOURS
 from a2lp.bench.published import BACKBONES, DATASETS, SHOTS, FeatureSource, feature_source
+from a2lp.bench.protocol import draw_episodes
 from a2lp.bench.records import read_records
+from a2lp.features import FeatureSet, load
 from a2lp.files import write_text
 
 TRAINED = ROOT / "trained"
@@ -85,13 +88,22 @@ def runs() -> list[Run]:
     return sorted(found, key=lambda run: (order.index(run.source), not run.kept))
 
 
+def novel_classes(run: str) -> FeatureSet:
+    """The features of novel classes of a run that was kept; those of one network are bundled."""
+    path = TRAINED / run / f"{run}_test.npz"
+    return load(path) if path.exists() else load(run.partition("_resnet12")[0])
+
+
 def readme(text: str) -> str:
     """trained/README.md with the accuracy of the networks on novel classes."""
-    ours = select_records(read_records(RESULTS)).accuracy("prototypical", "l2")
+    records = list(read_records(RESULTS))
     rows = []
     for run in runs():
         if run.kept:
-            cells = [ours.get((run.source, n_shot)) for n_shot in SHOTS]
+            own = draw_episodes(novel_classes(run.name), shots=(1,), n_tasks=1)[0].config["features_sha256"]
+            ours = select_records(each for each in records if each.config.get("features_sha256") == own)
+            accuracies = ours.accuracy("prototypical", "l2")
+            cells = [accuracies.get((run.source, n_shot)) for n_shot in SHOTS]
             accuracy = " / ".join("not measured" if cell is None else shown(cell) for cell in cells)
             rows.append([f"[{run.name}]({run.name}/record.json)", accuracy])
     return fill(text, "networks", {"table": table(["run", "1-shot / 5-shot"], rows, "---")})
