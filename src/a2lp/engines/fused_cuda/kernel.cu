@@ -1,12 +1,13 @@
 // A thread block runs the steps of one task; where there are more tasks than blocks, some steps of one and then some of
 // another, so that all blocks end together. Compiled for its sizes: S anchors, M other points, N = S + M, C classes,
 // K neighbours, DP dimensions (padded), GAMMA3 whether the power is 3, QUERIES which terms the loss has on other points (0
-// none, 1 of squared shares, 2 of a softmax), BLOCKS of a multiprocessor, WARPS of a block.
+// none, 1 of squared shares, 2 of a softmax), CORRECTED whether solutions are corrected from step to step or the system is
+// factored in each, BLOCKS of a multiprocessor, WARPS of a block.
 //
 // A step has two halves. The wide half streams the points that never move through shared memory once and does with
 // each piece everything that needs it: the gradient of the anchors, their Adam step, and their new similarities. Each
 // warp has dimensions of its own, 8 at a time, and waits for no other. The narrow half is the chain of small things on
-// N points: thresholds, graph, Cholesky factor, solutions, loss, adjoint. Points are ordered rest first, anchors last,
+// N points: thresholds, graph, system, solutions, loss, adjoint. Points are ordered rest first, anchors last,
 // so that labels and the gradient of the loss are zero in all but the last rows, and one backward substitution serves
 // both right-hand sides.
 //
