@@ -22,8 +22,8 @@ from study import ROOT, fill, shown, table
 
 from a2lp.bench.paper_records import select_records
 from a2lp.bench.plots import COLOURS
-from a2lp.bench.published import BACKBONES, DATASETS, SHOTS, FeatureSource, feature_source
 from a2lp.bench.protocol import draw_episodes
+from a2lp.bench.published import BACKBONES, DATASETS, SHOTS, FeatureSource, feature_source
 from a2lp.bench.records import read_records
 from a2lp.features import FeatureSet, load
 from a2lp.files import write_text
