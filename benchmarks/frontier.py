@@ -84,7 +84,7 @@ def find(data: Path | None) -> dict[FeatureSource, tuple[FeatureSet, BaseStatist
         assert source is not None, f"{path} is of no dataset of the paper"
         base = path.with_name(path.name.replace("_test.npz", "_train_base.npz"))
         found[source] = (features, load_base(base) if base.exists() else None)
-    return found | {FeatureSource("cub", "resnet12"): (load("cub"), load_base("cub"))}
+    return found
 
 
 def measure(features: FeatureSet, base: BaseStatistics | None, n_tasks: int) -> dict[str, Any]:
