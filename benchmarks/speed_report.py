@@ -235,29 +235,23 @@ def methods_on_gpu(record: dict[str, Any], field: dict[str, Any]) -> str:
     heads = ["", "engine", "1-shot", "5-shot", "one core, 1-shot", "ratio", "equal labels", "difference in accuracy"]
     rows = []
     for name in dict.fromkeys(cell.rpartition(", ")[0] for cell in record["cells"]):
-        one, five = (record["cells"].get(f"{name}, {n_shot}-shot", {}) for n_shot in (1, 5))
-        if not all("seconds" in cell and "equal" in cell for cell in (one, five)):
-            failed = [why for cell in (one, five) for why in cell.get("failed", {}).values()] or ["not measured"]
-            rows.append([f"`{name}`", failed[0].partition(":")[0], *[""] * (len(heads) - 2)])
+        cells = [record["cells"].get(f"{name}, {n_shot}-shot", {}) for n_shot in (1, 5)]
+        measured = [cell for cell in cells if "seconds" in cell]
+        if not measured:
+            rows.append([f"`{name}`", cells[0].get("failed", "").partition(":")[0], *[""] * (len(heads) - 2)])
             continue
-        first, second = (statistics.median(cell["seconds"]) for cell in (one, five))
+        seconds = [statistics.median(cell["seconds"]) if "seconds" in cell else None for cell in cells]
         core = field["parts"].get(f"times {name}", {}).get("result", {}).get("ms")
-        seconds = None if core is None else core * record["n_tasks"] / 1000
-        equal = min(cell["equal"] for cell in (one, five))
-        mean, error = max((cell["difference"] for cell in (one, five)), key=lambda pair: abs(pair[0]))
-        rows.append(
-            [
-                f"`{name}`",
-                f"`{one['engine']}`",
-                number(first),
-                number(second),
-                "" if seconds is None else number(seconds),
-                "" if seconds is None else f"{number(seconds / first)}",
-                f"{100 * equal:.2f} %",
-                f"{mean:+.3f} ±{error:.3f}",
-            ]
-        )
-    return f"{provenance(record)}\n\n{table(heads, rows)}"
+        core = None if core is None else core * record["n_tasks"] / 1000
+        ratio = None if core is None or seconds[0] is None else core / seconds[0]
+        equal = 100 * min(cell["equal"] for cell in measured)
+        mean, error = max((cell["difference"] for cell in measured), key=lambda pair: abs(pair[0]))
+        figures = ["" if value is None else number(value) for value in (*seconds, core, ratio)]
+        engine = f"`{measured[0]['engine']}`"
+        rows.append([f"`{name}`", engine, *figures, f"{equal:.2f} %", f"{mean:+.3f} ±{error:.3f}"])
+    compared = max(cell.get("compared", 0) for cell in record["cells"].values())
+    note = f"Labels and accuracies are compared on the first {compared:,} of {record['n_tasks']:,} tasks."
+    return f"{provenance(record)} {note}\n\n{table(heads, rows)}"
 
 
 def page(
