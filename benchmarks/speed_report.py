@@ -237,27 +237,23 @@ def methods_on_gpu(record: dict[str, Any], field: dict[str, Any]) -> str:
     rows = []
     for name in dict.fromkeys(cell.rpartition(", ")[0] for cell in record["cells"]):
         cells = [record["cells"].get(f"{name}, {n_shot}-shot", {}) for n_shot in (1, 5)]
-        done = [cell for cell in cells if "seconds" in cell and "equal" in cell]
-        if not done:
-            why = [text for cell in cells for text in cell.get("failed", {}).values()]
-            rows.append([f"`{name}`", why[0].partition(":")[0], *[""] * (len(heads) - 2)])
+        measured = [cell for cell in cells if "seconds" in cell]
+        if not measured:
+            rows.append([f"`{name}`", cells[0].get("failed", "").partition(":")[0], *[""] * (len(heads) - 2)])
             continue
-        seconds = [statistics.median(cell["seconds"]) if cell in done else None for cell in cells]
+        seconds = [statistics.median(cell["seconds"]) if "seconds" in cell else None for cell in cells]
         core = field["parts"].get(f"times {name}", {}).get("result", {}).get("ms")
-        alone = None if core is None else core * record["n_tasks"] / 1000
-        mean, error = max((cell["difference"] for cell in done), key=lambda pair: abs(pair[0]))
-        rows.append(
-            [
-                f"`{name}`",
-                f"`{done[0]['engine']}`",
-                *("not measured" if each is None else number(each) for each in seconds),
-                "" if alone is None else number(alone),
-                "" if alone is None or seconds[0] is None else number(alone / seconds[0]),
-                f"{100 * min(cell['equal'] for cell in done):.2f} %",
-                f"{mean:+.3f} ±{error:.3f}",
-            ]
-        )
-    return f"{provenance(record)}\n\n{table(heads, rows)}"
+        core = None if core is None else core * record["n_tasks"] / 1000
+        ratio = None if core is None or seconds[0] is None else core / seconds[0]
+        equal = 100 * min(cell["equal"] for cell in measured)
+        mean, error = max((cell["difference"] for cell in measured), key=lambda pair: abs(pair[0]))
+        figures = ["not measured" if value is None else number(value) for value in seconds]
+        figures += ["" if value is None else number(value) for value in (core, ratio)]
+        engine = f"`{measured[0]['engine']}`"
+        rows.append([f"`{name}`", engine, *figures, f"{equal:.2f} %", f"{mean:+.3f} ±{error:.3f}"])
+    compared = max(cell.get("compared", 0) for cell in record["cells"].values())
+    note = f"Labels and accuracies are compared on the first {compared:,} of {record['n_tasks']:,} tasks."
+    return f"{provenance(record)} {note}\n\n{table(heads, rows)}"
 
 
 def page(

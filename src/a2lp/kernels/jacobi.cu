@@ -33,7 +33,7 @@ __device__ void pair(int k, int step, int even, int* p, int* q) {
     *q = k == 0 ? step : (step + ring - k) % ring;
 }
 
-extern "C" __global__ void __launch_bounds__(512)
+extern "C" __global__ void __launch_bounds__(256)
 a2lp_jacobi(const real* all_matrices, real* all_values, real* all_vectors, const Params params) {
     extern __shared__ double memory[];
     const int n = params.n, even = n + n % 2, pairs = even / 2;

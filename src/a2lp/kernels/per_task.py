@@ -18,7 +18,7 @@ _GROUP = 8  # most classes that a thread of descent.cu multiplies at once
 _SWEEPS = 30  # of Jacobi's rotations, at most; matrices of a hundred rows take eight
 _TOLERANCE = 1 / 16  # of their entries outside the diagonal, in roundings of the matrix' length
 # threads of a block, at most, as in the kernels' launch bounds
-_THREADS = {"sinkhorn": 256, "fill": 256, "jacobi": 512, "solve": 512, "descent": 512}
+_THREADS = {"sinkhorn": 256, "fill": 256, "jacobi": 256, "solve": 512, "descent": 512}
 
 SinkhornParams: Any = cuda.structure(ctypes.c_double, "tolerance", "n c has_fixed rounds")
 FillParams: Any = cuda.structure(ctypes.c_double, "tiny", "n c rounds")
@@ -73,9 +73,7 @@ def eigh(matrices: Array) -> tuple[Array, Array]:
     values = xp.empty(matrices.shape[:-1], dtype=matrices.dtype, device=matrices.device)
     params = JacobiParams(_TOLERANCE * float(xp.finfo(matrices.dtype).eps), n, _SWEEPS)
     shared = jacobi_bytes(n, matrices.dtype.itemsize)
-    # the fewer blocks share a multiprocessor, the more threads each needs to keep it busy
-    threads = 256 if 4 * (shared + 1024) <= cuda.shared_limit(matrices.device) + 1024 else 512
-    _launch("jacobi", (matrices,), (values, vectors), params, shared, threads)
+    _launch("jacobi", (matrices,), (values, vectors), params, shared, _THREADS["jacobi"])
     return values, xp.matrix_transpose(vectors)
 
 
