@@ -84,7 +84,7 @@ CALLED = {
     "fill": "a2lp_fill(given[0], given[1], found[0], *p)",
     "jacobi": "a2lp_jacobi(given[0], found[0], found[1], *p)",
     "solve": "a2lp_solve(given[0], given[1], found[0], *p)",
-    "descent": "a2lp_descent(given[0], given[1], given[2], found[0], *p)",
+    "classifier": "a2lp_classifier(given[0], given[1], given[2], found[0], *p)",
 }
 
 
@@ -234,7 +234,7 @@ def test_descent_is_that_of_the_processor(library: Library, c: int, n: int, grou
     products, logits = ilpc._first_logits(gram, labels)
     expected = _maths.descent_losses(products, target, logits, ilpc._RATES, 50)
     for threads, resident in ((1, 1), (5, 0)):
-        built = library("descent", DOUBLE=1, GROUP=group, RESIDENT=resident)
+        built = library("classifier", DOUBLE=1, GROUP=group, RESIDENT=resident)
         found = np.full((3, n), np.nan)
         params = per_task.DescentParams(*ilpc._RATES, n, c, 50)
         shared = per_task.descent_bytes(n, c, 8, resident=bool(resident))

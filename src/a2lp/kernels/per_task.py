@@ -14,11 +14,11 @@ from a2lp.arrays import Array, is_torch, namespace
 from a2lp.kernels import cuda
 
 PARTS = 8  # threads that sum a class, as in sinkhorn.cu and fill.cu
-_GROUP = 8  # most classes that a thread of descent.cu multiplies at once
+_GROUP = 8  # most classes that a thread of classifier.cu multiplies at once
 _SWEEPS = 30  # of Jacobi's rotations, at most; matrices of a hundred rows take eight
 _TOLERANCE = 1 / 16  # of their entries outside the diagonal, in roundings of the matrix' length
 # threads of a block, at most, as in the kernels' launch bounds
-_THREADS = {"sinkhorn": 256, "fill": 256, "jacobi": 256, "solve": 512, "descent": 512}
+_THREADS = {"sinkhorn": 256, "fill": 256, "jacobi": 256, "solve": 512, "classifier": 512}
 
 SinkhornParams: Any = cuda.structure(ctypes.c_double, "tolerance", "n c has_fixed rounds")
 FillParams: Any = cuda.structure(ctypes.c_double, "tiny", "n c rounds")
@@ -109,7 +109,7 @@ def descent_losses(
     sizes = {"GROUP": -(-c // groups), "RESIDENT": int(resident)}
     shared, threads = descent_bytes(n, c, itemsize, resident=resident), _warps(n * groups)
     params = DescentParams(*rates, n, c, steps)
-    _launch("descent", (products, target, logits), (losses,), params, shared, threads, **sizes)
+    _launch("classifier", (products, target, logits), (losses,), params, shared, threads, **sizes)
     return losses
 
 
@@ -140,7 +140,7 @@ def solve_bytes(n: int, k: int, itemsize: int) -> int:
 
 
 def descent_bytes(n: int, c: int, itemsize: int, *, resident: bool) -> int:
-    """What the pointers in descent.cu add up to."""
+    """What the pointers in classifier.cu add up to."""
     return itemsize * (4 * c * n + n + n * n * resident)
 
 

@@ -21,7 +21,7 @@ struct Params {
 };
 
 extern "C" __global__ void __launch_bounds__(512)
-a2lp_descent(const real* all_products, const real* all_targets, const real* all_logits, real* all_losses,
+a2lp_classifier(const real* all_products, const real* all_targets, const real* all_logits, real* all_losses,
              const Params p) {
     extern __shared__ double memory[];
     const int n = p.n, c = p.c, groups = (c + GROUP - 1) / GROUP;
