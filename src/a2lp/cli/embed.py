@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,10 @@ from a2lp.cli.options import Scheduler, option
 from a2lp.cli.pool_options import BACKBONE_HELP, DEVICE_HELP, NORMALISE_HELP
 from a2lp.cli.progress import bar_on_stderr, cluster_progress, progress_of_steps
 from a2lp.errors import CorruptImageError, InputError
+
+if TYPE_CHECKING:
+    from a2lp.images.backbones import Backbone
+    from a2lp.images.datasets import ImageSet
 
 SOURCE_HELP = (
     "A folder of images with a folder for each class, a dataset's folder, a pack (.npz), or shards: tar archives or "
@@ -96,31 +100,24 @@ def embed(
         return
     if scheduler is not None:
         raise InputError(f"--scheduler makes parts, and --out {out} is one file. Name a folder, such as {out.stem}.")
-    from a2lp.checks import counted
-    from a2lp.features.statistics import base_path
     from a2lp.images.backbones import create
     from a2lp.images.datasets import load
-    from a2lp.images.embed import embed as embed_to_file
 
     images = load(source, split, dataset=dataset)
     network = create(backbone, weights, view=view, normalisation=normalise, device=device)
     about: dict[str, Any] = {"source": Path(source).name, "set": images.name}
     about |= {name: value for name, value in (("dataset", dataset), ("split", split)) if value is not None}
+    options = {"device": device, "batch_size": batch_size, "workers": workers, "on_corrupt": on_corrupt, "flip": flip}
+    _embed_file(source, images, network, out, options | {"cache": cache, "about": about, "force": force})
+
+
+def _embed_file(source: str, images: ImageSet, network: Backbone, out: Path, options: dict[str, Any]) -> None:
+    from a2lp.checks import counted
+    from a2lp.features.statistics import base_path
+    from a2lp.images.embed import embed as embed_to_file
+
     with _explaining(), progress_of_steps() as progress:
-        features = embed_to_file(
-            images,
-            network,
-            out,
-            device=device,
-            batch_size=batch_size,
-            workers=workers,
-            on_corrupt=on_corrupt,
-            flip=flip,
-            cache=cache,
-            about=about,
-            force=force,
-            progress=progress,
-        )
+        features = embed_to_file(images, network, out, progress=progress, **options)
     skipped = features.about["skipped"]
     _print_skipped(skipped)
     for label, name in enumerate(features.classes or ()):
