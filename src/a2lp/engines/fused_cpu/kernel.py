@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from a2lp.kernels.compiler import compiled, fast_part
-from a2lp.kernels.elementary import dot
 from a2lp.kernels.graph import normalised_system, powers
 from a2lp.kernels.linear import backward, factor, forward, product
 from a2lp.kernels.losses import EXACT, NO_QUERIES, OTHERS, exact_loss, official_loss, query_loss
@@ -94,7 +93,10 @@ def _finish_gradient(V, gradient, s, d, project):
     """The gradient's largest entry; with ``project``, after its part along each unit anchor is subtracted."""
     top = V.dtype.type(0)
     for a in range(s):
-        radial = dot(gradient[a, :d], V[a, :d]) if project else V.dtype.type(0)
+        radial = V.dtype.type(0)
+        if project:
+            for j in range(d):  # without slices, which take longer to compile
+                radial += gradient[a, j] * V[a, j]
         for j in range(d):
             gradient[a, j] -= radial * V[a, j]
             top = max(top, abs(gradient[a, j]))
@@ -104,8 +106,11 @@ def _finish_gradient(V, gradient, s, d, project):
 @fast_part
 def _to_sphere(V, s, d):
     for a in range(s):
-        length = math.sqrt(dot(V[a, :d], V[a, :d]))
+        length = V.dtype.type(0)
+        for j in range(d):
+            length += V[a, j] * V[a, j]
         if length > 0:
+            length = math.sqrt(length)
             for j in range(d):
                 V[a, j] /= length
 
