@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from a2lp.arrays import chunks
+from a2lp.arrays import chunks, namespace
 from a2lp.engines.contract import Points
 from a2lp.graph import DEGREE_OFFSET, tie_slack
 from a2lp.kernels import descent
@@ -42,14 +42,15 @@ def adapted_numbers(m: int, c: int) -> int:
 
 def own_memory(points: Points) -> descent.Own:
     """Shared memory beside that of the descent."""
-    m, c = int(points.vectors.shape[1]), points.n_classes
+    vectors = points.vectors
+    m, c, bits = int(vectors.shape[1]), points.n_classes, namespace(vectors).finfo(vectors.dtype).bits
     n = m + c
     padded = -(-n // 4) * 4
     row = (padded // 4 | 1) * 4
-    doubles = (descent.MOST_THREADS + 32) * 8 // int(points.vectors.dtype.itemsize)
+    doubles = (descent.MOST_THREADS + 32) * 64 // bits
     system = padded * row
-    vectors = 4 * padded + 4 * c * padded + c * n + 2 * c * m + c + 3 * m + 3 * n
-    return descent.Own(doubles + system + vectors, reused=system)
+    rows = 4 * padded + 4 * c * padded + c * n + 2 * c * m + c + 3 * m + 3 * n
+    return descent.Own(doubles + system + rows, reused=system)
 
 
 def make_parameters(points: Points, settings: Any) -> Any:
