@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
@@ -35,7 +36,8 @@ RESULTS = ROOT / "results"
 PAGE = ROOT / "docs" / "images.md"
 FIGURE = ROOT / "docs" / "assets" / "recipes.svg"
 # entries of a configuration that are no part of a recipe
-NO_RECIPE = {"name", "recipe", "dataset", "backbone", "options", "kept", "size", "views", "mean", "std", "teacher"}
+NO_RECIPE = {"name", "recipe", "dataset", "backbone", "options", "kept", "size", "views", "mean", "std"}
+NO_RECIPE |= {"start", "teacher"}
 NO_RECIPE |= {"evaluations", "evaluation_tasks", "evaluation_images", "looks", "look_tasks", "look_images"}
 NO_RECIPE |= {"recalibrate", "checkpoint_seconds", "precision"}
 
@@ -66,6 +68,7 @@ def recipe(run: Run, kept: Run) -> str:
     """The recipe of a run and the options of its network, and the settings that are not as in the run that was kept."""
     config, former = run.record["config"], kept.settings
     words = [config["recipe"], *(["distilled"] if config.get("teacher") else [])]
+    words += [f"from the weights of {Path(config['start']).parent.name}"] if config.get("start") else []
     words += [f"{name} {value}" for name, value in config["options"].items() if value]
     new = {name: value for name, value in run.settings.items() if value != former.get(name) and value is not None}
     return ", ".join([*words, *(f"{name} {value}" for name, value in new.items() if value or name in former)])

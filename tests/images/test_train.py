@@ -28,7 +28,9 @@ from a2lp.errors import A2LPError, InputError, UnknownNameError, WeightsFileErro
 from a2lp.features import load as load_features
 from a2lp.images import View
 from a2lp.images.backbones import create
+from a2lp.images.backbones.networks import torch_backbone
 from a2lp.images.backbones.resnet import ResNet12
+from a2lp.images.backbones.weight_files import read_weights
 from a2lp.images.datasets import load
 from a2lp.images.training import Evaluation, TrainConfig, checkpoint, train
 from a2lp.images.training.augment import Normalise, augment, planes, recolour, resample, windows
@@ -171,6 +173,17 @@ def test_a_second_generation_learns_from_the_first(folder, weights, tmp_path):
     result = train(settings, images["train"], images["val"], tmp_path / "second", device="cpu", workers=1)
     assert result.record["data"]["teacher_sha256"].startswith("sha256:")
     assert result.record["config"]["teacher"] == settings.teacher
+
+
+def test_training_goes_on_from_the_weights_of_start(folder, weights, tmp_path):
+    images = {split: load(folder, split) for split in ("train", "val")}
+    run = Run(config(backbone="resnet12", start=str(weights)), images["train"], None, torch.device("cpu"), 1)
+    trained = torch_backbone("resnet12", weights).module.state_dict()
+    for name, value in run.model.net.state_dict().items():
+        torch.testing.assert_close(value, trained[name], rtol=0, atol=0)
+    out = tmp_path / "later"
+    result = train(config(backbone="resnet12", start=str(weights)), *images.values(), out, device="cpu", workers=1)
+    assert result.record["data"]["start_sha256"] == read_weights(weights).digest
 
 
 def test_a_missing_teacher_is_named_before_training(folder, tmp_path):

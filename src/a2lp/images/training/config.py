@@ -26,7 +26,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 # names of settings and entries in files of earlier versions
 _FORMER_NAMES = {"looks": "evaluations", "look_tasks": "evaluation_tasks", "look_images": "evaluation_images"}
 
-_OPTIONAL = ("dataset", "teacher", "epochs", "minutes", "crop_area")  # None if they are not given
+_OPTIONAL = ("dataset", "start", "teacher", "epochs", "minutes", "crop_area")  # None if they are not given
 _MANY = 10**6
 _RULES: tuple[tuple[tuple[str, ...], str, Callable[[Any], bool]], ...] = (
     (("evaluations", "evaluation_tasks"), "whole number from 1 to a million", lambda x: 1 <= x <= _MANY),
@@ -73,6 +73,7 @@ class TrainConfig:
     minutes: float | None = None
     stop: float = 1.0  # the part of the schedule to run: some are at their best long before the rate reaches zero
     rotation_weight: float = 0.5  # of the loss of rotations
+    start: str | None = None  # weights of a trained network of the same backbone and options, to go on from
     teacher: str | None = None  # weights of a trained network of the same backbone, for self-distillation
     distil_weight: float = 0.5  # of the teacher's soft predictions in the loss of the classes
     distil_temperature: float = 4.0  # of these predictions
@@ -157,7 +158,7 @@ def _check(config: TrainConfig) -> None:
             f"epochs={shown(config.epochs)} and minutes={shown(config.minutes)}: exactly one of them sets the length. "
             "Give one."
         )
-    for name in ("name", "backbone", "dataset", "teacher"):
+    for name in ("name", "backbone", "dataset", "start", "teacher"):
         value = getattr(config, name)
         if not (isinstance(value, str) and value) and not (value is None and name in _OPTIONAL):
             raise InputError(f"{name}={shown(value)} must be a text that is not empty.")

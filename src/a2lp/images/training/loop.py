@@ -124,8 +124,9 @@ def train(
         raise InputError(f"commit={shown(commit)} must be a hash of git, 7 to 64 hexadecimal digits. Leave it out.")
     progress(Report(note="checking the images"))
     identity = {"config": config.as_json(), "data": _describe("base", base, workers) | _describe("val", val, workers)}
-    if config.teacher is not None:
-        identity["data"]["teacher_sha256"] = read_weights(config.teacher).digest
+    for name, weights in (("start", config.start), ("teacher", config.teacher)):
+        if weights is not None:
+            identity["data"][f"{name}_sha256"] = read_weights(weights).digest
     record = checkpoint.finished(out, identity)
     if record is None:
         chosen = choose_device(device)

@@ -15,7 +15,9 @@ from torch import Tensor, nn
 from a2lp.checks import shown
 from a2lp.errors import InputError
 from a2lp.files import reason
+from a2lp.images.backbones.checkpoints import fill
 from a2lp.images.backbones.networks import network
+from a2lp.images.backbones.weight_files import read_weights
 from a2lp.images.datasets import ImageSet
 from a2lp.images.training.augment import Normalise, augment
 from a2lp.images.training.config import TrainConfig
@@ -88,6 +90,10 @@ class Run:
         self._order = (-1, torch.empty(0))
         classes, labels = np.unique(base.labels, return_inverse=True)
         net: Any = network(config.backbone, seed=config.seed, **config.options)
+        if config.start is not None:
+            saved = read_weights(config.start)
+            saved.check_backbone(config.backbone)
+            fill(net, saved)
         _try_sizes(net, config)
         self.model = Classifier(net, len(classes)).to(device, memory_format=torch.channels_last)
         self.averages = [Average(net, decay) for decay in config.average]
