@@ -46,7 +46,7 @@ def labels(n: int, given: int = 5 * C) -> Any:
 
 def same_graph(found: PoolGraph, expected: PoolGraph) -> None:
     assert found.weights.nnz == expected.weights.nnz
-    assert abs(found.weights - expected.weights).max() < 1e-6
+    assert abs(found.weights - expected.weights).max() < 4e-6  # float32, summed in another order
 
 
 @pytest.mark.parametrize("n", [15, 700, 5000])
