@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import numpy as np
+from figures import drawing, svg
 from study import CELLS, SETS, Record, cell_name, fill, shown, table
 
 # the forms of the method: whether base data are used, and whether equal shares are assumed
@@ -135,15 +135,8 @@ def page(text: str, record: Record) -> str:
 
 def figure(curves: dict[str, Any]) -> str:
     """Validation accuracy against the number of rounds and against the temperature."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    style = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
-    style |= {"svg.hashsalt": "a2lp", "svg.fonttype": "none"}
     colours = ["#0072B2", "#56B4E9", "#D55E00", "#E69F00"]
-    text = io.StringIO()
-    with mpl.rc_context(style):
-        picture = Figure(figsize=(10.2, 3.0), layout="constrained")
+    with drawing(10.2, 3.0) as picture:
         for axes, name in zip(picture.subplots(1, 2, sharey=True), CURVES, strict=True):
             for colour, (form, lines) in zip(colours, curves.items(), strict=False):
                 axes.plot(lines[name]["values"], lines[name]["means"], "o-", ms=3, lw=1, color=colour, label=form)
@@ -153,6 +146,5 @@ def figure(curves: dict[str, Any]) -> str:
                 axes.set_xticks([10, 20, 50, 100], ["10", "20", "50", "100"])
                 axes.minorticks_off()
         picture.axes[0].set_ylabel("mean accuracy, %")
-        picture.axes[0].legend(fontsize=7, frameon=False)
-        picture.savefig(text, format="svg", metadata={"Date": None})
-    return text.getvalue()
+        picture.axes[0].legend(fontsize=7)
+        return svg(picture)

@@ -5,17 +5,15 @@ One picture for light and dark pages: the background is transparent, and text is
 
 from __future__ import annotations
 
-import io
 import math
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
+from figures import drawing, svg
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 OURS = ("a2lp_em", "a2lp_plus")
-GREY = "#808080"
 COLOURS = {"no assumption": "#0072B2", "assumes equally many queries of every class": "#D55E00"}
 PANELS = {"cub balanced 1-shot": "balanced tasks", "cub dirichlet 1-shot": "imbalanced tasks (Dirichlet)"}
 # where a label may stand, in points from its dot: the first that hits nothing is taken
@@ -54,24 +52,18 @@ def dots(accuracies: dict[str, Any], times: dict[str, Any], cell: str) -> list[D
 
 def figure(accuracies: dict[str, Any], times: dict[str, Any]) -> str:
     """The picture as SVG text."""
-    style = {"font.size": 9, "svg.hashsalt": "a2lp", "svg.fonttype": "none", "text.color": GREY, "axes.edgecolor": GREY}
-    style |= {"axes.labelcolor": GREY, "xtick.color": GREY, "ytick.color": GREY, "axes.titlecolor": GREY}
-    with mpl.rc_context(style):
-        made = Figure(figsize=(10, 4.6), layout="constrained")
-        FigureCanvasAgg(made)
+    with drawing(10, 4.6) as made:
         panels = made.subplots(1, 2, sharey=True)
         shown = [dots(accuracies, times, cell) for cell in PANELS]
         for axes, some, title in zip(panels, shown, PANELS.values(), strict=True):
             _panel(axes, some, title)
         panels[0].set_ylabel("accuracy, %: CUB, 5-way, 1-shot")
         handles, names = panels[0].get_legend_handles_labels()
-        made.legend(handles, names, loc="outside lower center", ncols=2, frameon=False)
+        made.legend(handles, names, loc="outside lower center", ncols=2)
         made.canvas.draw()  # the layout decides where labels hit each other
         for axes, some in zip(panels, shown, strict=True):
             _place_labels(made, axes, sorted(some, key=lambda dot: -dot.accuracy))
-        text = io.StringIO()
-        made.savefig(text, format="svg", transparent=True, metadata={"Date": None})
-    return text.getvalue()
+        return svg(made)
 
 
 def _panel(axes: Axes, shown: list[Dot], title: str) -> None:
@@ -80,9 +72,8 @@ def _panel(axes: Axes, shown: list[Dot], title: str) -> None:
         axes.scatter([dot.ms for dot in some], [dot.accuracy for dot in some], s=28, color=colour, label=name, zorder=3)
     axes.set(title=title, xlabel="milliseconds of one CPU core for a task")
     axes.set_xscale("log")
-    axes.grid(alpha=0.25, color=GREY)
+    axes.grid()
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _place_labels(made: Figure, axes: Axes, shown: list[Dot]) -> None:

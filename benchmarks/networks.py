@@ -9,16 +9,11 @@ are of the run's own features.
 
 from __future__ import annotations
 
-import io
 import json
-import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import matplotlib as mpl
-from field_figure import GREY
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from figures import drawing, svg
 from study import ROOT, fill, shown, table
 
 from a2lp.bench.paper_records import select_records
@@ -140,12 +135,8 @@ def figure() -> str:
     by_network: dict[FeatureSource, list[Run]] = {}
     for run in runs():
         by_network.setdefault(run.source, []).append(run)
-    style = {"font.size": 9, "svg.hashsalt": "a2lp", "svg.fonttype": "none", "text.color": GREY, "axes.edgecolor": GREY}
-    style |= {"axes.labelcolor": GREY, "xtick.color": GREY, "ytick.color": GREY, "axes.titlecolor": GREY}
-    with mpl.rc_context(style):
-        n_rows = -(-len(by_network) // 2)
-        made = Figure(figsize=(10, 2.8 * n_rows), layout="constrained")
-        FigureCanvasAgg(made)
+    n_rows = -(-len(by_network) // 2)
+    with drawing(10, 2.8 * n_rows) as made:
         for place, (source, found) in enumerate(by_network.items(), start=1):
             axes = made.add_subplot(n_rows, 2, place)
             for i, run in enumerate(found):
@@ -154,11 +145,8 @@ def figure() -> str:
                     accuracy = [point[shots] for point in run.curve]
                     axes.plot(seen, accuracy, line, color=COLOURS[i % len(COLOURS)], label=label)
             axes.set(title=source.title, xlabel="images seen, millions", ylabel="accuracy, %")
-            axes.spines[["top", "right"]].set_visible(False)
-            axes.legend(frameon=False, loc="lower right")
-        text = io.StringIO()
-        made.savefig(text, format="svg", transparent=True, metadata={"Date": None})
-    return re.sub(r"[ \t]+$", "", text.getvalue(), flags=re.MULTILINE)
+            axes.legend(loc="lower right")
+        return svg(made)
 
 
 def main() -> None:

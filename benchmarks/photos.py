@@ -14,7 +14,6 @@ is best on validation classes. Accuracy is on the images without a label. Specie
 from __future__ import annotations
 
 import argparse
-import io
 import subprocess
 import sys
 import tempfile
@@ -23,9 +22,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure
+from figures import drawing, svg
 from sklearn.linear_model import LogisticRegression
 from study import RECORDS, ROOT, Record, fill
 
@@ -40,7 +38,6 @@ CLASSES = (10, 50)
 COUNTS = (10, 20, 30, 40, 50, 75, 100, 150, 200, 250)
 SEEDS = 5
 HEADLINE = (10, 30)  # species, labels
-GREY = "#808080"
 OTHER = "logistic regression, random"
 LINES = {"suggested": ("a2lp, suggested labels", "#2684d9", 2.6), "random": ("a2lp, random labels", "#6f93b8", 1.4)}
 LINES |= {OTHER: ("logistic regression,\nrandom labels", "#d9691a", 1.4)}  # colours for light and dark pages
@@ -137,10 +134,7 @@ def readme(text: str, record: Record) -> str:
 
 def figure(record: Record) -> str:
     """The curves as SVG text, for light and dark pages."""
-    style = {"font.size": 9, "svg.hashsalt": "a2lp", "svg.fonttype": "none", "text.color": GREY, "axes.edgecolor": GREY}
-    style |= {"axes.labelcolor": GREY, "xtick.color": GREY, "ytick.color": GREY, "axes.titlecolor": GREY}
-    with mpl.rc_context(style):
-        made = Figure(figsize=(9, 3), layout="constrained")
+    with drawing(9, 3) as made:
         for axes, n_classes in zip(made.subplots(1, len(CLASSES), sharey=True), CLASSES, strict=True):
             found = mean(record, n_classes)
             for name, (text, colour, width) in LINES.items():
@@ -151,12 +145,9 @@ def figure(record: Record) -> str:
                     axes.annotate(text, (COUNTS[-1], curve[-1]), **place, annotation_clip=False)
             title = f"{n_classes} species, {photographs(found, n_classes)}"
             axes.set(title=title, xlabel="labels", xlim=(0, 258), ylim=(0, 103), yticks=range(0, 101, 20))
-            axes.grid(alpha=0.2)
-            axes.spines[["top", "right"]].set_visible(False)
+            axes.grid()
         made.axes[0].set_ylabel("accuracy on the rest, %")
-        out = io.StringIO()
-        made.savefig(out, format="svg", transparent=True, metadata={"Date": None})
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+        return svg(made)
 
 
 def main() -> None:

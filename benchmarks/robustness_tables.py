@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any, NamedTuple
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from figures import GREY, drawing, svg
 from study import SETS, Record, fill, shown, table
 
 from a2lp.bench.statistics import Estimate, estimate, paired_difference
@@ -18,7 +15,7 @@ RIVALS = dict.fromkeys(("lp", "tpn", "top_k", "soft_kmeans", "prototypical", "ep
 RIVALS |= {"oslo": 300, "alpha_tim": 300, "ici": 300, "a2lp": 300, "alpha_am": 60}
 UNIFORM_RIVALS = ("pt_map", "ease", "proto_lp", "ilpc")
 NETWORKS = {"resnet12": "ResNet-12", "wrn28_10": "WideResNet"}
-GREY, COLOURS = "#808080", ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 
 
 class Compared(NamedTuple):
@@ -158,20 +155,14 @@ def figure(record: Record) -> str:
     plus = compare(record, "a2lp_plus", ("lp",))
     kinds = list(dict.fromkeys(map(kind_of, found)))
     names = list(dict.fromkeys(cell.split(" | ")[0] for cell in found))
-    style = {"font.size": 9, "svg.hashsalt": "a2lp", "svg.fonttype": "none", "text.color": GREY, "axes.edgecolor": GREY}
-    style |= {"axes.labelcolor": GREY, "xtick.color": GREY, "ytick.color": GREY, "axes.titlecolor": GREY}
-    with mpl.rc_context(style):
-        made = Figure(figsize=(10, 0.8 + 0.26 * max(len(kinds), 4)), layout="constrained")
-        FigureCanvasAgg(made)
+    with drawing(10, 0.8 + 0.26 * max(len(kinds), 4)) as made:
         panels = made.subplots(1, 2, sharey=True)
         titles = ("a2lp_em less the best other method", "a2lp_plus less lp")
         for axes, cells, title in zip(panels, (found, plus), titles, strict=True):
             _panel(axes, cells, kinds, names, title)
         handles, labels = panels[0].get_legend_handles_labels()
-        made.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
-        text = io.StringIO()
-        made.savefig(text, format="svg", transparent=True, metadata={"Date": None})
-    return text.getvalue()
+        made.legend(handles, labels, loc="outside lower center", ncols=4)
+        return svg(made)
 
 
 def _panel(axes: Any, cells: dict[str, Compared], kinds: list[str], names: list[str], title: str) -> None:
@@ -184,5 +175,4 @@ def _panel(axes: Any, cells: dict[str, Compared], kinds: list[str], names: list[
     axes.set(title=title, xlabel="points")
     axes.set_yticks(range(len(kinds)), kinds)
     axes.set_ylim(len(kinds) - 0.5, -0.5)
-    axes.grid(alpha=0.25, color=GREY)
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid()

@@ -6,13 +6,13 @@ and ``pool.py``.
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import statistics
 from typing import Any
 
 import numpy as np
+from figures import GREY, drawing, svg
 from study import RECORDS, ROOT, fill, table
 
 from a2lp.files import write_text
@@ -132,24 +132,12 @@ def growth(record: dict[str, Any]) -> str:
 
 def figure(record: dict[str, Any]) -> str:
     """Seconds against each size, with the line that the counted operations would give from the middle point."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    style = {
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "svg.hashsalt": "a2lp",
-        "svg.fonttype": "none",
-    }
-    text = io.StringIO()
-    with mpl.rc_context(style):
-        picture = Figure(figsize=(10.2, 2.5), layout="constrained")
+    with drawing(10.2, 2.5) as picture:
         panels = picture.subplots(1, len(record["scaling"]), squeeze=False)[0]
         for axes, line in zip(panels, record["scaling"], strict=True):
             values, operations = line["values"], np.array(line["operations"])
             seconds = np.array([statistics.median(times) for times in line["seconds"]])
-            axes.loglog(values, operations / operations[2] * seconds[2], color="#666666", ls="--", lw=1)
+            axes.loglog(values, operations / operations[2] * seconds[2], color=GREY, ls="--", lw=1)
             axes.loglog(values, seconds, "o-", color="#0072B2", ms=4)
             axes.set_xticks(values, [str(value) for value in values], fontsize=7)
             axes.minorticks_off()
@@ -158,8 +146,7 @@ def figure(record: dict[str, Any]) -> str:
                 title=f"{SIZES[line['varied']]}, {line['varied']}", xlabel=f"{fitted:.2f}, operations {counted:.2f}"
             )
         panels[0].set_ylabel("seconds")
-        picture.savefig(text, format="svg", metadata={"Date": None})
-    return text.getvalue()
+        return svg(picture)
 
 
 def first_use(record: dict[str, Any]) -> str:
