@@ -175,6 +175,19 @@ def test_a_second_generation_learns_from_the_first(folder, weights, tmp_path):
     assert result.record["config"]["teacher"] == settings.teacher
 
 
+def test_a_teacher_may_be_another_network_with_as_many_stages(folder, weights, tmp_path):
+    images = load(folder, "train")
+    settings = config(backbone="wrn28_10", options={"stem_stride": 2}, teacher=str(weights), mixup=2.0)
+    run = Run(settings, images, None, torch.device("cpu"), 1)
+    assert run.teacher is not None
+    batch = run._batch(0)
+    soft = run.teacher.logits(batch.images, batch.mix)
+    assert soft.shape == (len(batch.labels), len(np.unique(images.labels)))
+    assert isinstance(run.teacher.net, ResNet12)
+    run.step(0, 0.1)
+    assert torch.isfinite(run.loss_sum)
+
+
 def test_training_goes_on_from_the_weights_of_start(folder, weights, tmp_path):
     images = {split: load(folder, split) for split in ("train", "val")}
     run = Run(config(backbone="resnet12", start=str(weights)), images["train"], None, torch.device("cpu"), 1)

@@ -74,7 +74,7 @@ class TrainConfig:
     stop: float = 1.0  # the part of the schedule to run: some are at their best long before the rate reaches zero
     rotation_weight: float = 0.5  # of the loss of rotations
     start: str | None = None  # weights of a trained network of the same backbone and options, to go on from
-    teacher: str | None = None  # weights of a trained network of the same backbone, for self-distillation
+    teacher: str | None = None  # weights of a trained network, for distillation
     distil_weight: float = 0.5  # of the teacher's soft predictions in the loss of the classes
     distil_temperature: float = 4.0  # of these predictions
     lr: float = 0.1  # of SGD with Nesterov momentum

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from a2lp.images.backbones.networks import torch_backbone
+from a2lp.images.backbones.weight_files import read_weights
 from a2lp.images.training.config import TrainConfig
 
 _SCALES = (5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0)  # of a teacher's cosines
@@ -55,14 +56,16 @@ class Classifier(Trunk):
 
 
 class Teacher(Trunk):
-    """A trained network whose soft predictions the next generation is trained on (self-distillation).
+    """A trained network whose soft predictions another one is trained on: of its own kind, or of another.
 
     Weight files hold no classifier, so its predictions are softmax(scale * cosine to the class mean), on its features
     of base images, centred on their mean. ``batches`` are normalised base images with their labels.
     """
 
     def __init__(self, config: TrainConfig, batches: Iterable[tuple[Tensor, Tensor]], n_classes: int) -> None:
-        super().__init__(torch_backbone(config.backbone, config.teacher).module)
+        assert config.teacher is not None
+        backbone = read_weights(config.teacher).about.get("backbone", config.backbone)
+        super().__init__(torch_backbone(backbone, config.teacher).module)
         found = []
         for images, labels in batches:
             self.to(images.device, memory_format=torch.channels_last).eval()

@@ -114,6 +114,11 @@ class Run:
             images = (self.normalise(augment(self.pixels[some], self.config, self.generator)) for some in rows)
             labelled = zip(images, (self.labels[some] for some in rows), strict=True)
             self.teacher = Teacher(config, labelled, len(classes))
+            if len(self.teacher.stages) != len(self.model.stages):  # examples are mixed before the same stage of both
+                raise InputError(
+                    f"teacher={shown(config.teacher)} has {len(self.teacher.stages)} stages and {config.backbone} has "
+                    f"{len(self.model.stages)}; both must have as many. Choose another teacher."
+                )
         self.bfloat16 = config.precision == "bfloat16" or (config.precision == "auto" and device.type == "cuda")
 
     def step(self, step: int, lr: float) -> None:
