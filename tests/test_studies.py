@@ -77,6 +77,14 @@ def test_readme_begins_with_the_photographs() -> None:
     assert f"10 species, about {suggested[0]} photographs" in picture
 
 
+def test_pictures_of_the_start_page() -> None:
+    doors, text = script("doors"), read("index.md")
+    for name in doors.DOORS:
+        picture = (ROOT / "docs" / "assets" / name).read_text(encoding="utf-8")
+        assert doors.figure(name) == picture, "run benchmarks/doors.py"
+        assert f"(assets/{name})" in text
+
+
 def test_docs_a2lp_em() -> None:
     text, tables = read("a2lp_em.md"), script("em_tables")
     assert tables.page(text, saved("em_study")) == text, "run benchmarks/em_study.py"
