@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
-import shutil
-import subprocess
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,55 +18,6 @@ from a2lp.loops.em import fused_cuda
 
 Array = np.ndarray[Any, Any]
 Solve = Callable[..., Array]
-
-COMPILER = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler (c++, g++ or clang++)")
-
-SHIM = """
-#include <atomic>
-#include <cmath>
-#include <cstring>
-#include <thread>
-#include <vector>
-#define __global__
-#define __device__ static
-#define __shared__
-#define __launch_bounds__(threads)
-#define __syncthreads() meet()
-struct Place { int x; };
-static thread_local Place threadIdx, blockIdx;
-static Place blockDim;
-static std::atomic<int> arrived, phase;
-static void meet() {
-    const int now = phase;
-    if (++arrived == blockDim.x) arrived = 0, phase++;
-    else while (phase == now) std::this_thread::yield();
-}
-double memory[1 << 17];
-"""
-
-# Shared memory is NaN before each task, so that nothing is read that was not written; behind its end it must stay so.
-CALL = """
-extern "C" int run(int blocks, int threads, int bytes, const real* gram, const real* smoothing, const long long* codes,
-                   const real* bias, const real* priors, const real* weights, real* shares, const Params* p) {
-    bool within = true;
-    blockDim.x = threads;
-    auto thread = [&](int place) {
-        threadIdx.x = place;
-        for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++) {
-            if (place == 0) memset(memory, 0xff, sizeof memory);
-            meet();
-            a2lp_em(gram, smoothing, codes, bias, priors, weights, shares, *p);
-            meet();
-        }
-    };
-    std::vector<std::thread> team;
-    for (int place = 0; place < threads; place++) team.emplace_back(thread, place);
-    for (auto& member : team) member.join();
-    for (size_t at = bytes; at < sizeof memory; at++) within &= ((unsigned char*)memory)[at] == 0xff;
-    return within;
-}
-"""
 
 # tasks, classes, points, shots: each class's
 SHAPES = {
@@ -97,33 +44,19 @@ VARIANTS = {
 
 
 @pytest.fixture(scope="module")
-def solve(tmp_path_factory: pytest.TempPathFactory) -> Solve:
-    folder = tmp_path_factory.mktemp("em")
-
-    @cache
-    def library(double: bool, group: int, resident: bool) -> ctypes.CDLL:
-        name = folder / f"em_{double:d}_{group}_{resident:d}"
-        name.with_suffix(".cpp").write_text(SHIM + fused_cuda.source() + CALL)
-        sizes = [f"-DDOUBLE={double:d}", f"-DGROUP={group}", f"-DRESIDENT={resident:d}"]
-        options = ["-std=c++17", "-O1", "-pthread", "-shared", "-fPIC", *sizes]
-        assert COMPILER is not None
-        subprocess.run([COMPILER, *options, "-o", f"{name}.so", f"{name}.cpp"], check=True, capture_output=True)
-        return ctypes.CDLL(f"{name}.so")
+def solve(kernel: Callable[[str, str], Any]) -> Solve:
+    compiled = kernel("a2lp_em", fused_cuda.source())
 
     def run(
         x: Array, codes: Array, c: int, given: em.Settings, group: int, *, threads: int = 1, resident: bool = True
     ) -> Array:
         def rounds(spread: Array, start: em.Rounds, codes: Array, given: em.Settings) -> Array:
             _, c, n = start.start.shape
-            params = em.cuda_params(start, codes.shape[1], given)
-            shares = np.array(start.start)
-            arrays = (start.gram, spread, codes, start.bias, start.concentrations, start.weights, shares)
-            kept = [np.ascontiguousarray(array) for array in arrays]
-            pointers = (ctypes.c_void_p(array.ctypes.data) for array in kept)
+            arrays = [start.gram, spread, codes, start.bias, start.concentrations, start.weights, start.start]
             needs = fused_cuda._shared_bytes(n, c, x.itemsize, resident=resident)
-            built = library(x.itemsize == 8, group, resident)
-            assert built.run(len(x), threads, needs, *pointers, ctypes.byref(params)), "written behind shared memory"
-            return kept[-1]
+            defines = {"DOUBLE": int(x.itemsize == 8), "GROUP": group, "RESIDENT": int(resident)}
+            params = em.cuda_params(start, codes.shape[1], given)
+            return compiled.launch(arrays, params, blocks=len(x), threads=threads, shared=needs, defines=defines)[-1]
 
         points = Points(x, codes, c, x.shape[1] - codes.shape[1])
         return np.asarray(em.solve(em.CUDA._replace(rounds=rounds), points, given).shares)

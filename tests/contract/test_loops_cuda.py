@@ -1,16 +1,8 @@
-"""The CUDA kernels of TIM, imprinting and AM without a GPU: their source as C++, a block after the other.
-
-Threads are threads. Shared memory is NaN before each task, so that nothing is read that was not written; behind its end
-it must stay so.
-"""
+"""The CUDA kernels of TIM, imprinting and AM without a GPU: their source as C++."""
 
 from __future__ import annotations
 
-import ctypes
-import shutil
-import subprocess
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,64 +18,6 @@ from a2lp.optimizers import Adam
 Array = np.ndarray[Any, Any]
 Run = Callable[..., list[Array]]
 
-COMPILER = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler (c++, g++ or clang++)")
-
-SHIM = """
-#include <atomic>
-#include <cmath>
-#include <cstring>
-#include <thread>
-#include <vector>
-#define __global__
-#define __device__ static
-#define __shared__
-#define __forceinline__ inline
-#define __launch_bounds__(...)
-#define __syncthreads() meet()
-struct Place { int x; };
-static thread_local Place threadIdx, blockIdx;
-static Place blockDim;
-static std::atomic<int> arrived, phase;
-static void meet() {
-    const int now = phase;
-    if (++arrived == blockDim.x) arrived = 0, phase++;
-    else while (phase == now) std::this_thread::yield();
-}
-static float __fadd_rn(float x, float y) { return x + y; }
-static float __fsub_rn(float x, float y) { return x - y; }
-static float __fmul_rn(float x, float y) { return x * y; }
-static float __fdiv_rn(float x, float y) { return x / y; }
-static float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
-alignas(64) double memory[1 << 17];
-"""
-
-CALL = """
-struct Argument {
-    void* at;
-    template <class T> operator T*() const { return (T*)at; }
-    operator Params() const { return *(Params*)at; }
-};
-extern "C" int run(int blocks, int bytes, void** given) {
-    bool within = true;
-    blockDim.x = THREADS;
-    auto thread = [&](int place) {
-        threadIdx.x = place;
-        for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++) {
-            if (place == 0) memset(memory, 0xff, sizeof memory);
-            meet();
-            KERNEL(ARGUMENTS);
-            meet();
-        }
-    };
-    std::vector<std::thread> team;
-    for (int place = 0; place < THREADS; place++) team.emplace_back(thread, place);
-    for (auto& member : team) member.join();
-    for (size_t at = bytes; at < sizeof memory; at++) within &= ((unsigned char*)memory)[at] == 0xff;
-    return within;
-}
-"""
-
 # tasks, classes, points, dimensions, shots: each class's
 SHAPES = {
     "1-shot": (3, 5, 80, 64, [1] * 5),
@@ -97,21 +31,7 @@ SHAPES = {
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    folder = tmp_path_factory.mktemp("kernels")
-
-    @cache
-    def library(loop: str, arguments: int, of: descent.Sizes) -> ctypes.CDLL:
-        name = folder / "_".join(map(str, (loop, *of)))
-        given = ", ".join(f"Argument{{given[{i}]}}" for i in range(arguments))
-        call = CALL.replace("KERNEL", f"a2lp_{loop}").replace("ARGUMENTS", given)
-        name.with_suffix(".cpp").write_text(SHIM + descent.source(loop) + call)
-        macros = [f"-D{key}={value}" for key, value in of.defines().items()]
-        options = ["-std=c++17", "-O1", "-pthread", "-shared", "-fPIC", "-Wno-unknown-pragmas", *macros]
-        assert COMPILER is not None
-        subprocess.run([COMPILER, *options, "-o", f"{name}.so", f"{name}.cpp"], check=True, capture_output=True)
-        return ctypes.CDLL(f"{name}.so")
-
+def run(kernel: Callable[[str, str], Any]) -> Run:
     def launch(
         loop: str, vectors: Array, codes: Array, adam: Adam, steps: int, changed: tuple[Array, ...], *,
         parameters: Any, own: descent.Own, threads: int = 1, slices: int = 2, resident: int | None = None,
@@ -121,11 +41,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         resident = -(-d // 4) if resident is None else resident
         of = descent.Sizes(n, c, d, itemsize, threads, 1, slices, resident)
         arrays = [pieces, vectors, codes.astype(np.int64), adam.rates(steps).astype(vectors.dtype), *changed]
-        kept = [np.array(array, order="C") for array in arrays]
-        pointers = [array.ctypes.data for array in kept] + [ctypes.addressof(parameters)]
-        built = library(loop, len(pointers), of)
-        assert built.run(b, of.shared_bytes(own), (ctypes.c_void_p * len(pointers))(*pointers)), "behind shared memory"
-        return kept[4:]
+        compiled = kernel(f"a2lp_{loop}", descent.source(loop))
+        shared, defines = of.shared_bytes(own), of.defines()
+        return compiled.launch(arrays, parameters, blocks=b, threads=threads, shared=shared, defines=defines)[4:]
 
     return launch
 

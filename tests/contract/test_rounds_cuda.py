@@ -5,11 +5,7 @@ On a GPU, methods that work in rounds give the labels of the processor.
 
 from __future__ import annotations
 
-import ctypes
-import shutil
-import subprocess
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,113 +18,34 @@ from a2lp.kernels import per_task
 from a2lp.methods import _maths, ilpc
 
 Array = np.ndarray[Any, Any]
-Library = Callable[..., ctypes.CDLL]
 
-COMPILER = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
-
-SHIM = """
-#include <atomic>
-#include <cmath>
-#include <cstring>
-#include <thread>
-#include <vector>
-#define __global__
-#define __device__ static
-#define __shared__
-#define __launch_bounds__(threads)
-#define __syncthreads() meet()
-struct Place { int x; };
-static thread_local Place threadIdx, blockIdx;
-static Place blockDim;
-static std::atomic<int> arrived, phase, any;
-static void meet() {
-    const int now = phase;
-    if (++arrived == blockDim.x) arrived = 0, phase++;
-    else while (phase == now) std::this_thread::yield();
-}
-static int __syncthreads_or(int one) {
-    if (one) any = 1;
-    meet();
-    const int found = any;
-    meet();
-    if (threadIdx.x == 0) any = 0;
-    meet();
-    return found;
-}
-double memory[1 << 17];
-"""
-
-# Shared memory is NaN before each task, so that nothing is read that was not written; behind its end it must stay so.
-CALL = """
-extern "C" int run(int blocks, int threads, int bytes, const Params* p, const real** given, real** found) {
-    bool within = true;
-    blockDim.x = threads;
-    auto thread = [&](int place) {
-        threadIdx.x = place;
-        for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++) {
-            if (place == 0) memset(memory, 0xff, sizeof memory);
-            meet();
-            CALLED;
-            meet();
-        }
-    };
-    std::vector<std::thread> team;
-    for (int place = 0; place < threads; place++) team.emplace_back(thread, place);
-    for (auto& member : team) member.join();
-    for (size_t at = bytes; at < sizeof memory; at++) within &= ((unsigned char*)memory)[at] == 0xff;
-    return within;
-}
-"""
-CALLED = {
-    "sinkhorn": "a2lp_sinkhorn(given[0], given[1], given[2], given[3], found[0], *p)",
-    "fill": "a2lp_fill(given[0], given[1], found[0], *p)",
-    "jacobi": "a2lp_jacobi(given[0], found[0], found[1], *p)",
-    "solve": "a2lp_solve(given[0], given[1], found[0], *p)",
-    "classifier": "a2lp_classifier(given[0], given[1], given[2], found[0], *p)",
-}
+Run = Callable[..., list[Array]]  # (name, given, found, parameters, bytes of shared memory, threads, macros)
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    if COMPILER is None:
-        pytest.skip("needs a C++ compiler (c++, g++ or clang++)")
-    folder = tmp_path_factory.mktemp("per_task")
+def run(kernel: Callable[[str, str], Any]) -> Run:
+    def launch(
+        name: str, given: list[Array], found: list[Array], params: Any, shared: int, threads: int = 1, **defines: int
+    ) -> list[Array]:
+        compiled = kernel(f"a2lp_{name}", per_task.source(name))
+        arrays, blocks = [*given, *found], len(found[0])
+        after = compiled.launch(arrays, params, blocks=blocks, threads=threads, shared=shared, defines=defines)
+        return list(after[len(given) :])
 
-    @cache
-    def build(name: str, **defines: int) -> ctypes.CDLL:
-        file = folder / "_".join([name, *map(str, defines.values())])
-        file.with_suffix(".cpp").write_text(SHIM + per_task.source(name) + CALL.replace("CALLED", CALLED[name]))
-        options = ["-std=c++17", "-O1", "-pthread", "-shared", "-fPIC", *(f"-D{k}={v}" for k, v in defines.items())]
-        subprocess.run([COMPILER, *options, "-o", f"{file}.so", f"{file}.cpp"], check=True, capture_output=True)
-        return ctypes.CDLL(f"{file}.so")
-
-    return build
+    return launch
 
 
-def launch(
-    built: ctypes.CDLL, given: list[Array], found: list[Array], params: Any, shared: int, threads: int = 1
-) -> None:
-    kept = [np.ascontiguousarray(x) for x in given]
-
-    def pointers(arrays: list[Array]) -> Any:
-        return (ctypes.c_void_p * len(arrays))(*(x.ctypes.data for x in arrays))
-
-    tasks = len(found[0])
-    fine = built.run(tasks, threads, shared, ctypes.byref(params), pointers(kept), pointers(found))
-    assert fine, "written behind shared memory"
-
-
-def sinkhorn(library: Library, arrays: dict[str, Array | None], tolerance: float, **how: int) -> Array:
+def sinkhorn(run: Run, arrays: dict[str, Array | None], tolerance: float, **how: int) -> Array:
     kernel, columns, rows, fixed = (arrays[name] for name in ("kernel", "columns", "rows", "fixed"))
     assert kernel is not None and columns is not None
     b, c, n = kernel.shape
     resident = how.get("resident", 1)
-    built = library("sinkhorn", DOUBLE=int(kernel.itemsize == 8), RESIDENT=resident)
-    plan = np.full_like(kernel, np.nan)
     given = [kernel, columns, np.ones((b, n), kernel.dtype) if rows is None else rows]
+    given.append(columns if fixed is None else fixed)
     params = per_task.SinkhornParams(tolerance, n, c, fixed is not None, 1000)
     shared = per_task.sinkhorn_bytes(n, c, kernel.itemsize, resident=bool(resident))
-    launch(built, [*given, columns if fixed is None else fixed], [plan], params, shared, how.get("threads", 1))
+    defines = {"DOUBLE": int(kernel.itemsize == 8), "RESIDENT": resident}
+    (plan,) = run("sinkhorn", given, [np.full_like(kernel, np.nan)], params, shared, how.get("threads", 1), **defines)
     return plan
 
 
@@ -143,40 +60,40 @@ def plan_arrays(c: int, n: int, *, with_fixed: bool, with_rows: bool, seed: int 
 
 @pytest.mark.parametrize(("with_fixed", "with_rows"), [(False, False), (True, False), (False, True)])
 @pytest.mark.parametrize(("c", "n"), [(5, 75), (2, 3), (20, 31), (5, 1)])
-def test_sinkhorn_is_that_of_the_processor(library: Library, c: int, n: int, with_fixed: bool, with_rows: bool) -> None:
+def test_sinkhorn_is_that_of_the_processor(run: Run, c: int, n: int, with_fixed: bool, with_rows: bool) -> None:
     arrays = plan_arrays(c, n, with_fixed=with_fixed, with_rows=with_rows)
-    found = sinkhorn(library, arrays, 1e-6)
+    found = sinkhorn(run, arrays, 1e-6)
     expected = _maths.sinkhorn(arrays["kernel"], arrays["columns"], 1e-6, rows=arrays["rows"], fixed=arrays["fixed"])
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
-def test_threads_of_sinkhorn_wait_for_each_other(library: Library) -> None:
+def test_threads_of_sinkhorn_wait_for_each_other(run: Run) -> None:
     arrays = plan_arrays(5, 40, with_fixed=True, with_rows=False)
-    alone = sinkhorn(library, arrays, 1e-3)
+    alone = sinkhorn(run, arrays, 1e-3)
     for threads, resident in ((3, 1), (7, 0)):
-        np.testing.assert_array_equal(sinkhorn(library, arrays, 1e-3, threads=threads, resident=resident), alone)
+        np.testing.assert_array_equal(sinkhorn(run, arrays, 1e-3, threads=threads, resident=resident), alone)
 
 
 @pytest.mark.parametrize(("c", "n"), [(5, 75), (20, 31), (2, 1)])
-def test_filling_is_that_of_the_processor(library: Library, c: int, n: int) -> None:
-    rng, built = np.random.default_rng(0), library("fill", DOUBLE=1)
+def test_filling_is_that_of_the_processor(run: Run, c: int, n: int) -> None:
+    rng = np.random.default_rng(0)
     shares = rng.dirichlet(np.linspace(0.1, 2, c), (3, n)).transpose(0, 2, 1)
     least = rng.uniform(0.3, 1, (3, 1, 1)) * n / c
     expected = _maths.filled(shares, least)
     assert np.abs(expected - shares).max() > 0.1
     for threads in (1, 5):
-        found = np.full((3, c, n), np.nan)
+        shared = per_task.fill_bytes(n, c, 8)
         params = per_task.FillParams(_maths._LEAST_MASS, n, c, _maths._FILLING_ROUNDS)
-        launch(built, [shares, least], [found], params, per_task.fill_bytes(n, c, 8), threads)
+        (found,) = run("fill", [shares, least], [np.full((3, c, n), np.nan)], params, shared, threads, DOUBLE=1)
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
-def eigh(library: Library, matrices: Array, threads: int = 1) -> tuple[Array, Array]:
+def eigh(run: Run, matrices: Array, threads: int = 1) -> tuple[Array, Array]:
     b, n, _ = matrices.shape
-    built = library("jacobi", DOUBLE=int(matrices.itemsize == 8))
-    values, vectors = np.full((b, n), np.nan, matrices.dtype), np.full_like(matrices, np.nan)
+    unknown = [np.full((b, n), np.nan, matrices.dtype), np.full_like(matrices, np.nan)]
     params = per_task.JacobiParams(per_task._TOLERANCE * np.finfo(matrices.dtype).eps, n, per_task._SWEEPS)
-    launch(built, [matrices], [values, vectors], params, per_task.jacobi_bytes(n, matrices.itemsize), threads)
+    shared, double = per_task.jacobi_bytes(n, matrices.itemsize), int(matrices.itemsize == 8)
+    values, vectors = run("jacobi", [matrices], unknown, params, shared, threads, DOUBLE=double)
     return values, np.swapaxes(vectors, 1, 2)
 
 
@@ -189,9 +106,9 @@ def grams(n: int, d: int) -> Array:
 
 @pytest.mark.parametrize(("n", "d"), [(80, 640), (33, 8), (1, 3), (2, 3), (17, 64)])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_eigenvectors_diagonalise(library: Library, n: int, d: int, dtype: Any) -> None:
+def test_eigenvectors_diagonalise(run: Run, n: int, d: int, dtype: Any) -> None:
     matrices = grams(n, d).astype(dtype)
-    values, vectors = eigh(library, matrices)
+    values, vectors = eigh(run, matrices)
     eps = np.finfo(dtype).eps * values.max()
     np.testing.assert_allclose(values, np.linalg.eigvalsh(matrices), rtol=0, atol=8 * eps)
     exact = vectors.astype(np.float64)
@@ -199,34 +116,34 @@ def test_eigenvectors_diagonalise(library: Library, n: int, d: int, dtype: Any) 
     np.testing.assert_allclose((exact * values[:, None]) @ np.swapaxes(exact, 1, 2), matrices, rtol=0, atol=32 * eps)
 
 
-def test_threads_of_jacobi_wait_for_each_other(library: Library) -> None:
+def test_threads_of_jacobi_wait_for_each_other(run: Run) -> None:
     matrices = grams(21, 30)
-    values, vectors = eigh(library, matrices)
+    values, vectors = eigh(run, matrices)
     for threads in (3, 16):
-        for found, alone in zip(eigh(library, matrices, threads), (values, vectors), strict=True):
+        for found, alone in zip(eigh(run, matrices, threads), (values, vectors), strict=True):
             np.testing.assert_array_equal(found, alone)
 
 
-def test_a_matrix_that_is_not_finite_has_no_eigenvalues(library: Library) -> None:
+def test_a_matrix_that_is_not_finite_has_no_eigenvalues(run: Run) -> None:
     matrices = grams(6, 3)
     matrices[1, 2, 3] = np.nan
-    values, _ = eigh(library, matrices)
+    values, _ = eigh(run, matrices)
     assert np.isnan(values[1]).all() and np.isfinite(values[[0, 2]]).all()
 
 
 @pytest.mark.parametrize(("n", "k"), [(5, 5), (1, 1), (30, 6), (7, 2)])
-def test_systems_are_solved(library: Library, n: int, k: int) -> None:
-    rng, built = np.random.default_rng(n), library("solve", DOUBLE=1)
+def test_systems_are_solved(run: Run, n: int, k: int) -> None:
+    rng = np.random.default_rng(n)
     matrix, right = rng.normal(size=(3, n, n)), rng.normal(size=(3, n, k))
     matrix[0] -= np.diag(np.diag(matrix[0])) if n > 1 else 0.0  # pivots of zero, unless rows are exchanged
     for threads in (1, 5):
-        found = np.full((3, n, k), np.nan)
-        launch(built, [matrix, right], [found], per_task.SolveParams(n, k), per_task.solve_bytes(n, k, 8), threads)
+        params, shared = per_task.SolveParams(n, k), per_task.solve_bytes(n, k, 8)
+        (found,) = run("solve", [matrix, right], [np.full((3, n, k), np.nan)], params, shared, threads, DOUBLE=1)
         np.testing.assert_allclose(found, np.linalg.solve(matrix, right), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize(("c", "n", "group"), [(5, 40, 5), (9, 30, 5), (2, 7, 2)])
-def test_descent_is_that_of_the_processor(library: Library, c: int, n: int, group: int) -> None:
+def test_descent_is_that_of_the_processor(run: Run, c: int, n: int, group: int) -> None:
     rng, gram = np.random.default_rng(0), grams(n, 16)
     codes = np.concatenate([np.tile(np.arange(c), (3, 1)), rng.integers(0, c, (3, n - c))], axis=1)
     target = (codes[:, None, :] == np.arange(c)[:, None]).astype(float)
@@ -234,11 +151,11 @@ def test_descent_is_that_of_the_processor(library: Library, c: int, n: int, grou
     products, logits = ilpc._first_logits(gram, labels)
     expected = _maths.descent_losses(products, target, logits, ilpc._RATES, 50)
     for threads, resident in ((1, 1), (5, 0)):
-        built = library("classifier", DOUBLE=1, GROUP=group, RESIDENT=resident)
-        found = np.full((3, n), np.nan)
+        defines = {"DOUBLE": 1, "GROUP": group, "RESIDENT": resident}
         params = per_task.DescentParams(*ilpc._RATES, n, c, 50)
         shared = per_task.descent_bytes(n, c, 8, resident=bool(resident))
-        launch(built, [products, target, logits], [found], params, shared, threads)
+        given, unknown = [products, target, logits], [np.full((3, n), np.nan)]
+        (found,) = run("classifier", given, unknown, params, shared, threads, **defines)
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
