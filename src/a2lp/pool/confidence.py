@@ -11,7 +11,7 @@ the confidences of the unlabelled points, so it includes classes without a label
 
 Labels are held out in at most five folds, so that every class loses labels alike, and predicted by the same method.
 The interval is normal, and covers the uncertainty of a and b, that of the share of unknown classes, and chance. Points
-of a region are right or wrong together, so this is not the chance of so many points, but of five regions for each label.
+of a region are right or wrong together: it is not the chance of so many points, but of five regions for each label.
 
 With names (``a2lp.pool.names``) every label can be held out, also the only one of a class, and no class is unknown:
 whoever names the classes names all of them. Names can mislead without a sign of it, so the prior of ``calibrate`` is
