@@ -13,12 +13,12 @@ equal evidence they find those that are more often wrong. The points that they l
 evidence for these is multiplied by 1 + 0.2 times the mean of v over all labels (``left_behind``).
 
 The weights of ``auto`` are fitted to the labels, and their sum sets how confident it is. Where the labels are those of
-difficult points, the sum is too small for the others. So s undoes a part of it (``scale``): it is the fourth root of
-the sum of the weights before the fit divided by that after it.
+difficult points, the sum is too small for the others. So s undoes a part of it (``scale``): it is the cube root of the
+sum of the weights before the fit divided by that after it.
 
 With few labels the data cannot determine a, b and d, and where every class has one label there are no data at all. So
 each has a normal prior: a = -0.15 - 0.4 / (labels per class) ± 0.3, since methods are overconfident with one or two
-labels per class, b = 1.2 ± 0.2, d = 0.9 ± 0.2. A held-out label counts as 0.5 of one, since errors come in groups: in a
+labels per class, b = 1.2 ± 0.2, d = 0.9 ± 0.2. A held-out label counts as 0.6 of one, since errors come in groups: in a
 class, or in a region of the pool. One that was suggested counts as 0.25: whether it is a typical point of its class or
 an exception, it stands for others less. The normal approximation of the posterior at its maximum gives the uncertainty.
 
@@ -26,9 +26,9 @@ What is learned is learned from models that lack a fold of the labels. With one 
 about the whole model: in some pools it is much better than they suggest, in others worse. So a has a further
 uncertainty, of 0.4 / (labels per class), that no label lowers.
 
-All constants were chosen on validation pools (ResNet-12 and WRN-28-10 vectors of CUB and miniImageNet, ResNet-12
-vectors of CIFAR-FS, CLIP vectors of DTD, digits; whole and with 10 and 25 of their classes), by the likelihood of the
-true accuracy and the calibration error; ``benchmarks/estimate.py`` tests them on others.
+All constants were chosen on validation pools (ResNet-12 vectors of CUB, miniImageNet and CIFAR-FS, WRN-28-10 vectors
+and photos of the first two, CLIP vectors of DTD, digits; whole and with 10 and 25 of their classes), by the likelihood
+of the true accuracy and the calibration error; ``benchmarks/estimate.py`` tests them on others.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _PRIOR = np.array([-0.15, 1.2, 0.9])  # of a, b and d
 _PRIOR_SD = np.array([0.3, 0.2, 0.2])
 _PRIOR_SD_WITH_NAMES = np.array([1.0, 0.3, 0.2])  # confidences from names may be far off
 _FEW, _FEW_SD = -0.4, 0.4  # added to the prior of a, and its further uncertainty, divided by the labels per class
-_COUNTS, _SUGGESTED_COUNTS = 0.5, 0.25  # of a label, for one that was held out
-_WEIGHTS_UNDONE = 0.25  # the power of s
+_COUNTS, _SUGGESTED_COUNTS = 0.6, 0.25  # of a label, for one that was held out
+_WEIGHTS_UNDONE = 1 / 3  # the power of s
 _LEFT_BEHIND = 0.2  # growth of the evidence for points that suggestions passed over
 _CERTAIN = 1e-3  # probabilities closer to 0 or 1 are not told apart
 _NEED_GROWS = 0.15  # for each label per class after the first

@@ -11,7 +11,7 @@ the confidences of the unlabelled points, so it includes classes without a label
 
 Labels are held out in at most five folds, so that every class loses labels alike, and predicted by the same method.
 The interval is normal, and covers the uncertainty of a and b, that of the share of unknown classes, and chance. Points
-of a region are right or wrong together: it is not the chance of so many points, but of five regions for each label.
+of a region are right or wrong together: it is not the chance of so many points, but of four regions for each label.
 
 With names (``a2lp.pool.names``) every label can be held out, also the only one of a class, and no class is unknown:
 whoever names the classes names all of them. Names can mislead without a sign of it, so the prior of ``calibrate`` is
@@ -40,7 +40,7 @@ from a2lp.pool.solve import PoolAnswer
 from a2lp.pool.unseen import UNREACHED, spread, unseen_mass
 
 _FOLDS = 5
-_REGION = 0.2  # of the unlabelled points for a label: these are right or wrong together
+_REGION = 0.25  # of the unlabelled points for a label: these are right or wrong together
 _SD_WITH_NAMES = 0.2  # of the accuracy, from what the model leaves out with names, divided by the root of the labels
 _SURE = 0.75  # the probability of another class from which a given label is doubted
 
