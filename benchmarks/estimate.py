@@ -6,8 +6,8 @@
 FOLDER holds the feature files named below. FILE are the photos of CUB's test classes, embedded by the default
 backbone: ``a2lp embed cub_val_test.npz --dataset cub --split test --out FILE``. Labels are drawn at random class by
 class, at random from all points, as suggested (from none on, ten at a time and later more), and as suggested with
-audits among them. The pools are taken whole (2,000 points of larger ones), and with ten of their classes, other ones
-for each seed. The constants of the estimate were chosen on the validation pools.
+audits among them. The pools are taken whole (2,000 points of larger ones), and with 10 and 25 of their classes, other
+ones for each seed. The constants of the estimate were chosen on the validation pools.
 
 Each core takes a seed of a part at a time. What it finds is kept in a file of its own in DRAWS, so a run that was
 killed goes on where it was. A part joins the record once all of its seeds are there.
@@ -59,7 +59,8 @@ KINDS = {
 }
 SIZES = (30, 60, 120, 250)
 TURNS = (10, 20, 30, 40, 50, 60, 80, 100, 120, 150, 180, 215, 250)  # numbers of labels after each turn of suggestions
-SEEDS, MOST_POINTS, FEW_CLASSES = 20, 2000, 10
+CLASSES = ("10", "25", "all")
+SEEDS, MOST_POINTS = 20, 2000
 AUDITS, NEXT, TARGET = 0.1, 20, 0.95
 CHANCES = 20  # draws from the stated confidences
 Array = np.ndarray[Any, Any]
@@ -69,7 +70,7 @@ class Draw(NamedTuple):
     """One seed of a part."""
 
     pool: str
-    classes: str  # "10" or "all"
+    classes: str  # one of CLASSES
     kind: str
     seed: int
 
@@ -96,9 +97,9 @@ def load(name: str, folder: Path, photos: Path | None) -> tuple[Array, Array]:
     return x[rows], truth[rows]
 
 
-def some_classes(x: Array, truth: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    """The points of ten classes."""
-    kept = np.isin(truth, rng.permutation(truth.max() + 1)[:FEW_CLASSES])
+def some_classes(x: Array, truth: Array, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """The points of some classes."""
+    kept = np.isin(truth, rng.permutation(truth.max() + 1)[:n])
     return x[kept], np.unique(truth[kept], return_inverse=True)[1]
 
 
@@ -166,7 +167,7 @@ def runs(x: Array, truth: Array, draw: Draw) -> list[dict[str, float]]:
     """One dict for each number of labels."""
     rng = np.random.default_rng([draw.seed, list(KINDS).index(draw.kind)])
     if draw.classes != "all":
-        x, truth = some_classes(x, truth, rng)
+        x, truth = some_classes(x, truth, int(draw.classes), rng)
     pool = a2lp.Pool(x, seed=draw.seed)
     return [
         {"seed": draw.seed, "labels": size} | judge(pool, truth, draw.kind)
@@ -230,7 +231,7 @@ FIGURES: dict[str, Callable[[list[dict[str, float]]], str]] = {
 
 def found(record: Record, pools: dict[str, str]) -> dict[tuple[str, str, str], list[dict[str, float]]]:
     """The runs of these pools by pool, number of classes and kind, as far as they were measured."""
-    keys = product(pools, ("10", "all"), KINDS)
+    keys = product(pools, CLASSES, KINDS)
     return {key: runs for key in keys if (runs := record.result(" ".join(key)))}
 
 
@@ -244,20 +245,27 @@ def by_kind(parts: dict[tuple[str, str, str], list[dict[str, float]]]) -> str:
     return table(["chosen", "labels", *FIGURES], rows)
 
 
-def by_size(parts: dict[tuple[str, str, str], list[dict[str, float]]]) -> str:
-    """A table with a line for each number of labels, of pools of ten classes and of larger ones."""
+def number(pool: str, classes: str) -> str:
+    """About how many classes the pool of a part has."""
+    if classes == "10" or pool == "digits":
+        return "10"
+    return "16 to 25" if classes == "25" or pool.startswith("mini") else "37 to 50"
+
+
+def by_number(parts: dict[tuple[str, str, str], list[dict[str, float]]]) -> str:
+    """A table with a line for each number of classes, way of choosing labels, and their number."""
     rows = []
-    for few, size in product((True, False), SIZES):
-        ones = [runs for (pool, classes, _), runs in parts.items() if few == (classes == "10" or pool == "digits")]
+    for classes, kind, size in product(("10", "16 to 25", "37 to 50"), KINDS, SIZES):
+        ones = [runs for key, runs in parts.items() if number(*key[:2]) == classes and key[2] == kind]
         if runs := [run for part in ones for run in part if run["labels"] == size]:
-            rows.append(["10" if few else "more", str(size), *(figure(runs) for figure in FIGURES.values())])
-    return table(["classes", "labels", *FIGURES], rows)
+            rows.append([classes, KINDS[kind], str(size), *(figure(runs) for figure in FIGURES.values())])
+    return table(["classes", "chosen", "labels", *FIGURES], rows)
 
 
 def by_pool(parts: dict[tuple[str, str, str], list[dict[str, float]]], pools: dict[str, str]) -> str:
     """A table with a line for each pool."""
     rows = []
-    for pool, classes in product(pools, ("10", "all")):
+    for pool, classes in product(pools, CLASSES):
         runs = [run for key, ones in parts.items() if key[:2] == (pool, classes) for run in ones]
         if runs:
             kept = f"{100 * np.mean([run['kept'] for run in runs]):.0f} %"
@@ -271,10 +279,9 @@ def page(text: str, record: Record) -> str:
     test, validation = found(record, TEST), found(record, VALIDATION)
     parts = {
         "test": by_kind(test),
-        "test sizes": by_size(test),
+        "test classes": by_number(test),
         "test pools": by_pool(test, TEST),
         "validation": by_kind(validation),
-        "validation sizes": by_size(validation),
         "validation pools": by_pool(validation, VALIDATION),
     }
     return fill(text, "estimate", parts)
@@ -285,7 +292,7 @@ def main() -> None:
     parser.add_argument("--measure", action="store_true")
     parser.add_argument("--data", type=Path, help="the folder of the feature files")
     parser.add_argument("--photos", type=Path, help="the feature file of the photos")
-    parser.add_argument("--only", default=",".join([*VALIDATION, *TEST]), help="pools, with commas between them")
+    parser.add_argument("--only", default=",".join([*TEST, *VALIDATION]), help="pools, with commas between them")
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--cores", type=int, default=cores.count())
     parser.add_argument("--commit", metavar="HASH", help="the commit of the code, on a machine without a checkout")
@@ -299,8 +306,8 @@ def main() -> None:
         draws = [
             Draw(pool, classes, kind, seed)
             for pool in args.only.split(",")
-            for classes in ("10", "all")
-            if classes == "all" or load(pool, args.data, args.photos)[1].max() >= FEW_CLASSES
+            for classes in CLASSES
+            if classes == "all" or load(pool, args.data, args.photos)[1].max() >= int(classes)
             for kind in KINDS
             for seed in range(args.seeds)
         ]

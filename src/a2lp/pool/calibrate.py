@@ -10,19 +10,25 @@ and a and b are applied to the evidence for each unlabelled point. A point that 
 the estimate for points that are as difficult, and hardly that for others. v is 0 for labels that were not suggested.
 For suggested ones it is the power p of ``need_power`` with which suggestions look for doubtful points: among points of
 equal evidence they find those that are more often wrong. The points that they leave are more often right, so the
-evidence for these is multiplied by 1 + 0.3 times the mean of v over all labels (``left_behind``).
+evidence for these is multiplied by 1 + 0.2 times the mean of v over all labels (``left_behind``).
 
 The weights of ``auto`` are fitted to the labels, and their sum sets how confident it is. Where the labels are those of
-difficult points, the sum is too small for the others. So s undoes a part of it (``scale``): it is the fourth root of
-the sum of the weights before the fit divided by that after it.
+difficult points, the sum is too small for the others. So s undoes a part of it (``scale``): it is the cube root of the
+sum of the weights before the fit divided by that after it.
 
 With few labels the data cannot determine a, b and d, and where every class has one label there are no data at all. So
 each has a normal prior: a = -0.15 - 0.4 / (labels per class) ± 0.3, since methods are overconfident with one or two
-labels per class, b = 1.2 ± 0.3, d = 0.9 ± 0.2. A held-out label counts as 0.4 of one, since errors come in groups: in a
-class, or in a region of the pool. The normal approximation of the posterior at its maximum gives the uncertainty. All
-constants were chosen on validation pools (CUB and miniImageNet ResNet-12, CLIP DTD, digits, photos of miniImageNet and
-CUB; whole and with 10 and 25 of their classes), by the likelihood of the true accuracy and the calibration error;
-``benchmarks/estimate.py`` tests them on others.
+labels per class, b = 1.2 ± 0.2, d = 0.9 ± 0.2. A held-out label counts as 0.6 of one, since errors come in groups: in a
+class, or in a region of the pool. One that was suggested counts as 0.25: whether it is a typical point of its class or
+an exception, it stands for others less. The normal approximation of the posterior at its maximum gives the uncertainty.
+
+What is learned is learned from models that lack a fold of the labels. With one or two labels per class they say little
+about the whole model: in some pools it is much better than they suggest, in others worse. So a has a further
+uncertainty, of 0.4 / (labels per class), that no label lowers.
+
+All constants were chosen on validation pools (ResNet-12 vectors of CUB, miniImageNet and CIFAR-FS, WRN-28-10 vectors
+and photos of the first two, CLIP vectors of DTD, digits; whole and with 10 and 25 of their classes), by the likelihood
+of the true accuracy and the calibration error; ``benchmarks/estimate.py`` tests them on others.
 """
 
 from __future__ import annotations
@@ -36,12 +42,12 @@ from a2lp.pool.neighbours import NdArray
 
 _PROPAGATION = 0.3  # its share in the evidence: auto is overconfident with few labels, propagation underconfident
 _PRIOR = np.array([-0.15, 1.2, 0.9])  # of a, b and d
-_PRIOR_SD = np.array([0.3, 0.3, 0.2])
+_PRIOR_SD = np.array([0.3, 0.2, 0.2])
 _PRIOR_SD_WITH_NAMES = np.array([1.0, 0.3, 0.2])  # confidences from names may be far off
-_FEW = -0.4  # added to the prior of a, divided by the labels per class
-_COUNTS = 0.4  # of a label, for one that was held out
-_WEIGHTS_UNDONE = 0.25  # the power of s
-_LEFT_BEHIND = 0.3  # growth of the evidence for points that suggestions passed over
+_FEW, _FEW_SD = -0.4, 0.4  # added to the prior of a, and its further uncertainty, divided by the labels per class
+_COUNTS, _SUGGESTED_COUNTS = 0.6, 0.25  # of a label, for one that was held out
+_WEIGHTS_UNDONE = 1 / 3  # the power of s
+_LEFT_BEHIND = 0.2  # growth of the evidence for points that suggestions passed over
 _CERTAIN = 1e-3  # probabilities closer to 0 or 1 are not told apart
 _NEED_GROWS = 0.15  # for each label per class after the first
 
@@ -86,29 +92,33 @@ def left_behind(labels_per_class: float, suggested: float) -> float:
     return 1 + _LEFT_BEHIND * need_power(labels_per_class) * suggested
 
 
-def calibrate(x: NdArray, v: NdArray, right: NdArray, labels_per_class: float, *, named: bool = False) -> Calibration:
+def calibrate(
+    x: NdArray, suggested: NdArray, right: NdArray, labels_per_class: float, *, named: bool = False
+) -> Calibration:
     """Learn from held-out labels.
 
     Parameters
     ----------
-    x, v : array (m,)
-    right : array (m,)
-        Whether each prediction was right.
+    x : array (m,)
+    suggested, right : array (m,)
+        Whether each label was suggested, and each prediction right.
     labels_per_class : float
         The mean.
     named : bool
         Whether names of classes took part in the predictions: then one label per class is not few.
     """
-    data = np.stack([np.ones_like(x), x, -v], axis=1)  # (m, 3)
+    data = np.stack([np.ones_like(x), x, -need_power(labels_per_class) * suggested], axis=1)  # (m, 3)
+    counts = np.where(suggested, _SUGGESTED_COUNTS, _COUNTS)
     prior_sd = _PRIOR_SD_WITH_NAMES if named else _PRIOR_SD
     precision = np.diag(prior_sd**-2.0)
-    prior = _PRIOR + np.array([0.0 if named else _FEW / labels_per_class, 0.0, 0.0])
+    few, few_sd = (0.0, 0.0) if named else (_FEW / labels_per_class, _FEW_SD / labels_per_class)
+    prior = _PRIOR + np.array([few, 0.0, 0.0])
     mean, covariance = prior, np.diag(prior_sd**2.0)
     for _ in range(25):  # Newton's method: the prior keeps the problem well conditioned
         p = expit(data @ mean)
-        curvature = precision + _COUNTS * (data * (p * (1 - p))[:, None]).T @ data
-        step = np.linalg.solve(curvature, _COUNTS * data.T @ (right - p) - precision @ (mean - prior))
+        curvature = precision + (data * (counts * p * (1 - p))[:, None]).T @ data
+        step = np.linalg.solve(curvature, data.T @ (counts * (right - p)) - precision @ (mean - prior))
         mean, covariance = mean + step, np.linalg.inv(curvature)
         if np.abs(step).max() < 1e-6:
             break
-    return Calibration(mean, covariance)
+    return Calibration(mean, covariance + np.diag([few_sd**2, 0.0, 0.0]))

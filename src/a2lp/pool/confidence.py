@@ -10,10 +10,8 @@ and a and b what held-out labels say about evidence of that size (``calibrate``)
 the confidences of the unlabelled points, so it includes classes without a label.
 
 Labels are held out in at most five folds, so that every class loses labels alike, and predicted by the same method.
-The interval is normal, and covers the uncertainty of a and b, that of the share of unknown classes, the chance in a
-finite number of points, and what the model leaves out: 0.7 points (sd), since a model that lacks a fold is a little
-worse than the whole one, and 6 points divided by the labels per class, since classes with one label are never held out,
-and those with two are predicted from one.
+The interval is normal, and covers the uncertainty of a and b, that of the share of unknown classes, and chance. Points
+of a region are right or wrong together: it is not the chance of so many points, but of four regions for each label.
 
 With names (``a2lp.pool.names``) every label can be held out, also the only one of a class, and no class is unknown:
 whoever names the classes names all of them. Names can mislead without a sign of it, so the prior of ``calibrate`` is
@@ -42,9 +40,8 @@ from a2lp.pool.solve import PoolAnswer
 from a2lp.pool.unseen import UNREACHED, spread, unseen_mass
 
 _FOLDS = 5
-_MODEL_SD = 0.007  # of the accuracy, from what the model leaves out
-_FEW_SD = 0.06  # likewise, divided by the labels per class; the least that holds on all kinds of validation pools
-_FEW_SD_WITH_NAMES = 0.2  # likewise, with names, divided by the root of the labels
+_REGION = 0.25  # of the unlabelled points for a label: these are right or wrong together
+_SD_WITH_NAMES = 0.2  # of the accuracy, from what the model leaves out with names, divided by the root of the labels
 _SURE = 0.75  # the probability of another class from which a given label is doubted
 
 
@@ -158,10 +155,10 @@ def assess(answer: PoolAnswer, how: NdArray | None = None, scores: NdArray | Non
     task, new = answer.task, ~answer.given
     how = np.full(len(new), "", dtype=object) if how is None else how
     rows, predicted, x = _held_out(answer)
-    v = need_power(task.labels_per_class) * (how[rows] == "suggested")
+    suggested = how[rows] == "suggested"
     right = predicted.argmax(axis=1) == task.codes[rows]
-    calibration = calibrate(x, v, right, task.labels_per_class, named=task.names is not None)
-    predicted = _with_largest(predicted, calibration.right(x, v))
+    calibration = calibrate(x, suggested, right, task.labels_per_class, named=task.names is not None)
+    predicted = _with_largest(predicted, calibration.right(x, need_power(task.labels_per_class) * suggested))
     order, suspicion = _doubted(predicted, task.codes[rows])
     if not new.any():
         none = Estimate(1.0, 1.0, 1.0)
@@ -183,7 +180,8 @@ class _Beliefs(NamedTuple):
     x: NdArray
     unseen: NdArray
     unseen_variance: float
-    few_sd: float  # of the accuracy, from having so few labels
+    region: float  # the number of points that are right or wrong together
+    left_out: float  # standard deviation of the accuracy from what the model leaves out
 
     @property
     def confidence(self) -> NdArray:
@@ -201,9 +199,9 @@ class _Beliefs(NamedTuple):
         # where there are more points of unknown classes than expected, they are so in proportion
         total = float(self.unseen[self.new].mean())
         lost = float(((1 - known) * right).mean()) / total if total else 1.0
-        left_out = _MODEL_SD**2 + self.few_sd**2
-        variance = self.calibration.variance(x, known) + float(known.mean()) ** 2 * left_out
-        variance += lost**2 * self.unseen_variance + float((confidence * (1 - confidence)).mean()) / m
+        chance = confidence * (1 - confidence) + self.region * known * right * (1 - right)
+        variance = self.calibration.variance(x, known) + self.left_out**2 + float(chance.mean()) / m
+        variance += lost**2 * self.unseen_variance
         half = 1.96 * float(np.sqrt(variance))
         # the true share is a multiple of 1 / m
         low, high = np.floor(max(accuracy - half, 0) * m) / m, np.ceil(min(accuracy + half, 1) * m) / m
@@ -221,7 +219,8 @@ def _believe(answer: PoolAnswer, calibration: Calibration, how: NdArray, scores:
     x = evidence(answer.probabilities.max(axis=1), answer.propagated_confidence, _scale(answer))
     if answer.given.any():
         x *= left_behind(answer.task.labels_per_class, float((how[answer.given] == "suggested").mean()))
-    return _Beliefs(calibration, new, x, unseen, variance, _few_sd(answer.task))
+    region = _REGION * float(new.sum()) / max(float(answer.given.sum()), 1.0)
+    return _Beliefs(calibration, new, x, unseen, variance, region, _left_out(answer.task))
 
 
 def _scale(answer: PoolAnswer) -> float:
@@ -231,10 +230,10 @@ def _scale(answer: PoolAnswer) -> float:
     return scale(task.weights, first_weights(task))
 
 
-def _few_sd(task: Task) -> float:
+def _left_out(task: Task) -> float:
     if task.names is None:
-        return _FEW_SD / task.labels_per_class
-    return _FEW_SD_WITH_NAMES / float(np.sqrt(task.given.sum())) if task.given.any() else np.inf
+        return 0.0
+    return _SD_WITH_NAMES / float(np.sqrt(task.given.sum())) if task.given.any() else np.inf
 
 
 def _held_out(answer: PoolAnswer) -> tuple[NdArray, NdArray, NdArray]:

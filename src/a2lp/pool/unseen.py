@@ -6,12 +6,12 @@ share of points whose class has no label at all. What it means depends on how a 
 - "random" and "audit": as it stands. Each label counts as 0.3 of one, since the estimate is less certain than a
   binomial share: it varies with the classes that were met twice as well.
 - "suggested": suggestions look for what is not covered yet, so they meet new classes far more often than random points.
-  If a share s of them are alone in their class, 0.5 s² of the points are expected to be of unknown classes. This counts
+  If a share s of them are alone in their class, 0.5 s³ of the points are expected to be of unknown classes. This counts
   as much as a quarter as many labels.
 - "" (the user's own choice): counts that differ by at most one between classes show that the user went from class to
   class; such labels say nothing about other classes. Counts that differ more are treated as random. Classes with one
-  and with two labels can come about in both ways: under random draws, 2 f2² / (3 f1) classes with three labels would be
-  expected, and the probability of none is set against that of a choice by class.
+  and with two labels can come about in both ways. A choice by class is four times as probable at first, and the more so
+  the less likely it is that random draws from classes of equal size would have met no class three times.
 
 0.15 of a label is added to those of unknown classes: that none is alone in its class does not prove that there is
 no other class.
@@ -22,6 +22,7 @@ Points without a path to any label belong to an unknown class whatever the label
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import lambertw, pdtrc
 
 from a2lp.pool.neighbours import NdArray
 
@@ -30,7 +31,8 @@ HOW = ("", "random", "suggested", "audit")
 _COUNTS = 0.3  # of a label, for a random one
 _SUGGESTED_COUNTS = 0.25  # of a label, for a suggested one
 _HIDDEN = 0.15  # labels of unknown classes beside those that were met
-_UNKNOWN = 0.5  # share of points of unknown classes, per squared share of suggestions that are alone in their class
+_UNKNOWN, _UNKNOWN_POWER = 0.5, 3  # share of points of unknown classes, from that of suggestions alone in their class
+_RANDOM_ODDS = 0.25  # of a choice at random against one by class, before counts are looked at
 _STEEPNESS = 2  # the probability of an unknown class grows with this power of novelty; 4 and 8 calibrate worse
 UNREACHED = 0.95  # the probability of an unknown class where no path leads to a label, and the largest elsewhere
 
@@ -54,7 +56,7 @@ def unseen_mass(codes: NdArray, how: NdArray) -> tuple[float, float]:
     unknown, known = _COUNTS * float((drawn & alone).sum()), _COUNTS * float((drawn & ~alone).sum())
     if (suggested := how == "suggested").any():
         labels = _SUGGESTED_COUNTS * float(suggested.sum())
-        share = _UNKNOWN * float(alone[suggested].mean()) ** 2
+        share = _UNKNOWN * float(alone[suggested].mean()) ** _UNKNOWN_POWER
         unknown, known = unknown + labels * share, known + labels * (1 - share)
     if unknown + known:
         unknown += _HIDDEN
@@ -77,9 +79,12 @@ def _probably_random(codes: NdArray) -> float:
         return 1.0
     if counts.min() > 1:
         return 0.0
-    once, twice = int((counts == 1).sum()), int((counts == 2).sum())
-    no_third = float(np.exp(-2 * twice**2 / (3 * once)))
-    return no_third / (1 + no_third)
+    # the labels of a class that has any: a Poisson number, and not 0
+    mean = float(counts.mean())
+    rate = mean + float(lambertw(-mean * np.exp(-mean)).real)
+    three = pdtrc(2, rate) / pdtrc(0, rate)  # the probability of three or more
+    odds = _RANDOM_ODDS * float((1 - three) ** len(counts))
+    return odds / (1 + odds)
 
 
 def spread(mass: float, novelty: NdArray, reached: NdArray) -> NdArray:
