@@ -65,13 +65,13 @@ def test_readme_begins_with_the_photographs() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     first = text.split("\n## ")[0]
     (suggested,) = re.findall(
-        r"\*\*About (\d+) photographs of 10 species.* label the 30 .* (\d+) % of all", first.replace("\n", " ")
+        r"\*\*Label 30 of about (\d+) photographs of 10 .* others with (\d+) % accuracy", first.replace("\n", " ")
     )
     found = photos.mean(record, 10)
     accuracy = found["suggested"][photos.COUNTS.index(30)]
     assert (int(suggested[0]), int(suggested[1])) == (round(float(found["images"]), -1), round(float(accuracy)))
     assert "(docs/assets/photos.svg)" in first and len(re.findall(r"^\$ ", first, re.MULTILINE)) == 3
-    changed = text.replace(f"{suggested[1]} % of all", "99 % of all")
+    changed = text.replace(f"{suggested[1]} % accuracy", "99 % accuracy")
     assert photos.readme(changed, record) == text != changed
     picture = (ROOT / "docs" / "assets" / photos.FIGURE).read_text(encoding="utf-8")
     assert f"10 species, about {suggested[0]} photographs" in picture

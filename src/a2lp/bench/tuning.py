@@ -98,6 +98,8 @@ def sweep(
 ) -> Sweep:
     """Run a method with every combination of some values, and rank them by mean accuracy over the shots.
 
+    Parameters that are not listed here are those of ``compare``.
+
     Parameters
     ----------
     method : str
@@ -111,8 +113,6 @@ def sweep(
         name has ``val`` for ``test``, else a fixed random half of its classes. ``"all"``: every class.
     out : path, optional
         A folder for records and ``sweep.md``.
-
-    Other parameters are as for ``compare``.
 
     Examples
     --------
