@@ -241,7 +241,7 @@ def test_text_with_and_without_a_byte_order_mark(tmp_path: Path) -> None:
         read_text(tmp_path / "x.txt", "a text")
 
 
-def test_exists(tmp_path: Path) -> None:
+def test_a_name_that_no_file_can_have_does_not_exist(tmp_path: Path) -> None:
     assert exists(tmp_path)
     assert not exists(tmp_path / "x")
     assert not exists("a\0b")

@@ -53,7 +53,7 @@ def test_a_graph_by_cells_labels_as_well_as_the_exact_one() -> None:
     assert found["difference"]["mean"] > -0.5 and found["edges"] > 0.97
 
 
-def test_readme() -> None:
+def test_readme_is_generated_from_records() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert script("field").readme(text, saved("field")) == text, "run benchmarks/field.py"
     assert script("photos").readme(text, saved("photos")) == text, "run benchmarks/photos.py"
