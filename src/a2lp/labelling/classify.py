@@ -83,7 +83,8 @@ def label(
         For large sets of points, as in ``Pool``: a folder for intermediate results, so that an interrupted run
         continues, and a limit in bytes.
     device : str
-        Where labels are propagated, as in ``Pool``, and where images are embedded if there is no ``embedding``.
+        Where points are compared and labels spread, as in ``Pool``, and where images are embedded if there is no
+        ``embedding``.
 
     Returns
     -------
