@@ -86,8 +86,12 @@ def field_summary(found: dict[str, Any]) -> str:
         lines.append([heading(cell), shown(one["ours"]), nearest, theirs, shown(difference, sign=True)])
     if not lines:
         return ""
-    count = f"Above every one of them in {above} of {len(found)} cells, by more than the 95 % interval in {clearly}."
-    return f"{table(['', '`a2lp_em`', 'nearest of the others', 'its accuracy', 'difference'], lines, '---')}\n\n{count}"
+    count = (
+        f"`a2lp_em` is more accurate than all of them in {above} of {len(found)} cells, by more than the 95 % interval "
+        f"in {clearly}."
+    )
+    heads = ["", "`a2lp_em`", "strongest other method", "its accuracy", "difference"]
+    return f"{table(heads, lines, '---')}\n\n{count}"
 
 
 def field_table(found: dict[str, Any]) -> str:

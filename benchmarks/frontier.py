@@ -109,7 +109,8 @@ def part(sampler: str, uses_base: bool) -> str:
 def published_lines(rows: Sequence[dict[str, Any]], sampler: str, uses_base: bool) -> list[Line]:
     """What others published, in the order of the file; numbers in brackets are those of the sources."""
     lines = []
-    for number, row in enumerate(rows, start=1):
+    sources = distinct_sources(rows)
+    for row in rows:
         if (row["sampler"], row["base"]) == (sampler, uses_base):
             accuracy = {
                 (name, n_shot): Estimate(mean, math.nan)
@@ -118,8 +119,21 @@ def published_lines(rows: Sequence[dict[str, Any]], sampler: str, uses_base: boo
             }
             network = with_pixels(row["network"], row["pixels"])
             unread = frozenset(row["accuracy"]) - frozenset(row["read"])
-            lines.append(Line(f"{row['method']} ({row['year']}) [{number}]", network, row["uniform"], accuracy, unread))
+            lines.append(
+                Line(
+                    f"{row['method']} ({row['year']}) [{sources.index(row['source']) + 1}]",
+                    network,
+                    row["uniform"],
+                    accuracy,
+                    unread,
+                )
+            )
     return lines
+
+
+def distinct_sources(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """The sources of published figures, each once; a number in brackets is a place in this list."""
+    return list(dict.fromkeys(row["source"] for row in rows))
 
 
 def our_lines(record: Record, name: str) -> list[Line]:
@@ -178,8 +192,8 @@ def page(text: str, record: Record, figures: dict[str, Any]) -> str:
         for sampler in ("balanced", "dirichlet")
         for base in (False, True)
     }
-    sources = "; ".join(f"[{number}] {row['source']}" for number, row in enumerate(rows, start=1))
-    return fill(text, "frontier", parts | {"sources": f"{sources}.", "provenance": record.provenance()})
+    sources = "\n".join(f"- [{number}] {source}" for number, source in enumerate(distinct_sources(rows), start=1))
+    return fill(text, "frontier", parts | {"sources": sources, "provenance": record.provenance()})
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from figures import drawing, svg
 from sklearn.linear_model import LogisticRegression
-from study import RECORDS, ROOT, Record, fill
+from study import RECORDS, ROOT, Record, fill, table
 
 import a2lp
 from a2lp.files import write_text
@@ -40,7 +40,7 @@ SEEDS = 5
 HEADLINE = (10, 30)  # species, labels
 OTHER = "logistic regression, random"
 LINES = {"suggested": ("a2lp, suggested labels", "#2684d9", 2.6), "random": ("a2lp, random labels", "#6f93b8", 1.4)}
-LINES |= {OTHER: ("logistic regression,\nrandom labels", "#d9691a", 1.4)}  # colours for light and dark pages
+LINES |= {OTHER: ("logistic regression, random labels", "#d9691a", 1.4)}  # colours for light and dark pages
 Array = np.ndarray[Any, Any]
 
 
@@ -113,22 +113,25 @@ def readme(text: str, record: Record) -> str:
     def at(species: int, labels: int, line: str = "suggested") -> str:
         return f"{found[species][line][COUNTS.index(labels)]:.0f} %"
 
-    (few, some), many, most = HEADLINE, CLASSES[-1], COUNTS[-1]
-    first = photographs(found[few], few).capitalize()
+    few, some = HEADLINE
     headline = (
-        f"**{first} of {few} species of birds: label the {some} that a2lp suggests, and {at(few, some)} of all others "
-        f"are right** ({COUNTS[0]} labels: {at(few, COUNTS[0])}; 100 labels: {at(few, 100)}). With {some} random ones "
-        f"it is {at(few, some, 'random')}, and with logistic regression on the same vectors {at(few, some, OTHER)}. "
-        f"{photographs(found[many], many)} of {many} species, {most} labels: {at(many, most)} if they are suggested, "
-        f"{at(many, most, 'random')} if they are random, {at(many, most, OTHER)} with logistic regression."
+        f"**Label {some} of {photographs(found[few], few)} of {few} bird species, and a2lp labels the others with "
+        f"{at(few, some)} accuracy.** With {COUNTS[0]} labels it is {at(few, COUNTS[0])}, with 100 labels "
+        f"{at(few, 100)}."
     )
+    heads = ["accuracy on the photographs without a label", "labels", *(text for text, *_ in LINES.values())]
+    rows = [
+        [f"{photographs(found[n], n)} of {n} species", str(labels), *(at(n, labels, line) for line in LINES)]
+        for n, labels in (HEADLINE, (CLASSES[-1], COUNTS[-1]))
+    ]
     picture = "![Accuracy against the number of labels, for 10 and for 50 species](docs/assets/photos.svg)"
     source = (
-        f"Test classes of CUB-200-2011, 96 x 96 pixels; the default backbone, which was trained on ImageNet; means of "
-        f"{SEEDS} draws (`benchmarks/photos.py`)."
+        f"Test classes of CUB-200-2011 at 96 x 96 pixels, with the default backbone, which was trained on ImageNet. "
+        f"a2lp chose the suggested labels; logistic regression is on the same vectors. Means of {SEEDS} draws "
+        f"(`benchmarks/photos.py`)."
     )
     lines = textwrap.fill(headline.replace(" %", "\0%"), 120).replace("\0", " ")  # no line begins with %
-    parts = [lines, picture, textwrap.fill(source, 120)]
+    parts = [lines, table(heads, rows), picture, textwrap.fill(source, 120)]
     return fill(text, "photos", {"headline": "\n\n".join(parts)})
 
 
@@ -142,7 +145,12 @@ def figure(record: Record) -> str:
                 axes.plot(COUNTS, curve, color=colour, linewidth=width, marker="o", markersize=2.5 + width / 2)
                 if n_classes == CLASSES[-1]:
                     place = {"xytext": (8, 0), "textcoords": "offset points", "va": "center", "color": colour}
-                    axes.annotate(text, (COUNTS[-1], curve[-1]), **place, annotation_clip=False)
+                    axes.annotate(
+                        text.replace("regression, ", "regression,\n"),
+                        (COUNTS[-1], curve[-1]),
+                        **place,
+                        annotation_clip=False,
+                    )
             title = f"{n_classes} species, {photographs(found, n_classes)}"
             axes.set(title=title, xlabel="labels", xlim=(0, 258), ylim=(0, 103), yticks=range(0, 101, 20))
             axes.grid()

@@ -83,7 +83,8 @@ def test_table(found: dict[str, Any]) -> tuple[str, str]:
             lines.append([f"{SETS[name]}, {cell}", str(len(lp)), *means, shown(gains[-1], sign=True)])
     above, clearly = sum(g.mean > 0 for g in gains), sum(g.mean > g.ci95 for g in gains)
     count = (
-        f"`a2lp_plus` is above `a2lp` in {above} of {len(gains)} cells, by more than the 95 % interval in {clearly}."
+        f"`a2lp_plus` is more accurate than `a2lp` in {above} of {len(gains)} cells, by more than the 95 % interval in "
+        f"{clearly}."
     )
     heads = ["novel classes", "tasks", "`lp`", "`a2lp`", "`a2lp_plus`", "difference to `a2lp`"]
     return table(heads, lines), count if gains else ""

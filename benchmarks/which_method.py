@@ -32,7 +32,7 @@ def page(text: str, field: Record) -> str:
         if result:
             rows.append([method, *(shown(result["cells"][f"cub {cell} {n}-shot"]) for n in (1, 5) for cell in CELLS)])
     heads = ["accuracy, %", *(f"{n}-shot, {words}" for n in (1, 5) for words in CELLS.values())]
-    choices = table(["you know", "take", "because"], [list(choice) for choice in CHOICES], align="---")
+    choices = table(["if you have", "use", "because"], [list(choice) for choice in CHOICES], align="---")
     return fill(text, "which_method", {"choices": choices, "worth": table(heads, rows)})
 
 

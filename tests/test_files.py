@@ -136,8 +136,8 @@ def test_only_regular_files_are_opened(tmp_path: Path) -> None:
         tmp_path / "large": "has 21474836480 bytes, which is more than the 268435456 that a text may have",
     }.items():
         for read in (read_text, read_json):
-            with pytest.raises(DatasetError) as caught:
-                read(path, "a text", DatasetError)
+            with pytest.raises(FeatureFileError) as caught:
+                read(path, "a text")
             assert str(path) in str(caught.value)
             assert message in str(caught.value)
     assert check_file(tmp_path / "large", "a text") == 20 << 30
@@ -241,7 +241,7 @@ def test_text_with_and_without_a_byte_order_mark(tmp_path: Path) -> None:
         read_text(tmp_path / "x.txt", "a text")
 
 
-def test_exists(tmp_path: Path) -> None:
+def test_a_name_that_no_file_can_have_does_not_exist(tmp_path: Path) -> None:
     assert exists(tmp_path)
     assert not exists(tmp_path / "x")
     assert not exists("a\0b")

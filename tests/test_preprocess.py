@@ -150,7 +150,7 @@ def test_bad_bases_are_named(name: str, base: Any, kind: type[InputError], words
         preprocess(name, np.ones((1, 2, 3)), base)
 
 
-def test_by_name() -> None:
+def test_a_name_selects_its_preprocessing() -> None:
     points = np.random.default_rng(0).normal(size=(2, 4, 3))
     base = statistics([0.1, 0.2, 0.3])
     centred = l2(points - base.mean)

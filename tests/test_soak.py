@@ -39,7 +39,7 @@ QUICKEST = (soak_faults.killed_embed, soak_faults.killed_sort, soak_faults.full_
 
 
 @pytest.mark.parametrize("scenario", QUICKEST, ids=lambda scenario: scenario.__name__)
-def test_faults(tmp_path: Path, scenario: Callable[..., None]) -> None:
+def test_one_case_of_each_fault(tmp_path: Path, scenario: Callable[..., None]) -> None:
     soak_faults.run(1, tmp_path, (scenario,))
 
 

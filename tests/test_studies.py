@@ -53,7 +53,7 @@ def test_a_graph_by_cells_labels_as_well_as_the_exact_one() -> None:
     assert found["difference"]["mean"] > -0.5 and found["edges"] > 0.97
 
 
-def test_readme() -> None:
+def test_readme_is_generated_from_records() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert script("field").readme(text, saved("field")) == text, "run benchmarks/field.py"
     assert script("photos").readme(text, saved("photos")) == text, "run benchmarks/photos.py"
@@ -65,13 +65,13 @@ def test_readme_begins_with_the_photographs() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     first = text.split("\n## ")[0]
     (suggested,) = re.findall(
-        r"\*\*About (\d+) photographs of 10 species.* label the 30 .* (\d+) % of all", first.replace("\n", " ")
+        r"\*\*Label 30 of about (\d+) photographs of 10 .* others with (\d+) % accuracy", first.replace("\n", " ")
     )
     found = photos.mean(record, 10)
     accuracy = found["suggested"][photos.COUNTS.index(30)]
     assert (int(suggested[0]), int(suggested[1])) == (round(float(found["images"]), -1), round(float(accuracy)))
     assert "(docs/assets/photos.svg)" in first and len(re.findall(r"^\$ ", first, re.MULTILINE)) == 3
-    changed = text.replace(f"{suggested[1]} % of all", "99 % of all")
+    changed = text.replace(f"{suggested[1]} % accuracy", "99 % accuracy")
     assert photos.readme(changed, record) == text != changed
     picture = (ROOT / "docs" / "assets" / photos.FIGURE).read_text(encoding="utf-8")
     assert f"10 species, about {suggested[0]} photographs" in picture
@@ -332,8 +332,8 @@ def test_small_runs_of_a2lp_em_and_a2lp_plus_fill_their_pages(small: Path, monke
     em.measure(record, ["validation", "test", "field", "speed"], 3, None)
     page = em.page((small / "a2lp_em.md").read_text(), record)
     assert page.count("| as it is |") == 4
-    assert "| CUB 1-shot balanced |" in page.split("Is it above every method")[1]
-    assert "Above every one of them in" in page
+    assert "| CUB 1-shot balanced |" in page.split("### Comparison with other methods")[1]
+    assert "more accurate than all of them in" in page
 
     monkeypatch.setattr(plus, "SETS", {"cub": "CUB"})
     record = study.Record(small / "plus_study.json", "")
@@ -341,7 +341,7 @@ def test_small_runs_of_a2lp_em_and_a2lp_plus_fill_their_pages(small: Path, monke
     for split in ("test", "val"):
         record.measure(f"{split} cub", lambda split=split: plus.right_answers("cub", split, settings, 2), n_tasks=2)
     page = plus.page((small / "a2lp_plus.md").read_text(), record)
-    assert re.search(r"`a2lp_plus` is above `a2lp` in \d of 4 cells", page)
+    assert re.search(r"`a2lp_plus` is more accurate than `a2lp` in \d of 4 cells", page)
     assert len(re.findall(r"^\| CUB, \w+ [15]-shot \| 2 \|", page, re.MULTILINE)) == 4
     assert "| queries by softmax |" in page
 

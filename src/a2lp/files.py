@@ -110,9 +110,9 @@ def read_text(path: str | Path, expected: str, error: type[A2LPError] = FeatureF
         return Path(path).read_bytes().decode("utf-8-sig")  # line ends as they are: they may be inside cells
 
 
-def read_json(path: str | Path, expected: str, error: type[A2LPError] = FeatureFileError) -> Any:
+def read_json(path: str | Path, expected: str) -> Any:
     """The content of a JSON file; see ``parse_json`` for its limits."""
-    with reading(path, expected, most=TEXT_BYTES, error=error):
+    with reading(path, expected, most=TEXT_BYTES):
         return parse_json(Path(path).read_bytes(), "the file")
 
 

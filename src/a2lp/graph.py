@@ -47,6 +47,10 @@ def neighbours(sim: Array, k: int, threshold: Array | None = None) -> Array:
     threshold : array (b, n, 1), optional
         The k-th largest similarity of each row, if it is known.
 
+    Returns
+    -------
+    array of bool (b, n, n)
+
     Examples
     --------
     >>> import numpy as np

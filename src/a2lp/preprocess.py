@@ -30,6 +30,11 @@ def preprocess(name: str, points: Array, base: Any = None, *, overwrite: bool = 
     overwrite : bool
         Whether a NumPy array of points may be changed in place, which saves a copy.
 
+    Returns
+    -------
+    array (b, n, d)
+        For ``bpa`` (b, n, n).
+
     Examples
     --------
     >>> import numpy as np
@@ -117,6 +122,10 @@ def plc(points: Array, centre: Array | None = None) -> Array:
     points : array (..., n, d)
     centre : array (d,) or (..., 1, d), optional
         What to subtract instead of the points' own mean, for points that are added later.
+
+    Returns
+    -------
+    array (..., n, d)
 
     Examples
     --------

@@ -294,7 +294,7 @@ def test_methods_and_version():
     listed, _, guide = stdout.partition("\n\n")
     lines = {line.split()[0]: line for line in listed.splitlines()}
     assert list(lines) == list(a2lp.list_methods())
-    assert guide.startswith("Which one? By what you know:") and "a2lp_em with preprocess=whiten" in guide
+    assert guide.startswith("Which method? If you have ...") and "a2lp_em with preprocess=whiten" in guide
     assert "[" not in lines["lp"]
     assert "[assumes equally many queries of each class]" in lines["pt_map"]
     assert "[uses statistics of base classes]" in lines["simple_shot"]

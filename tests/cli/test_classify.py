@@ -69,7 +69,7 @@ def read(path: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.usefixtures("folder")
-def test_vectors() -> None:
+def test_vectors_are_labelled() -> None:
     truth = load("digits").labels
     assert truth is not None
     result = run("digits.npz", "--labels", "labels.csv", "--out", "out.csv")
@@ -160,7 +160,7 @@ def test_the_page_and_the_labels_appear_together(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.usefixtures("folder")
-def test_report() -> None:
+def test_the_report_has_every_point() -> None:
     pytest.importorskip("jinja2")
     result = run("digits.npz", "--labels", "labels.csv", "--out", "out.csv", "--report", "page.html")
     assert result.exit_code == 0, result.stderr
@@ -170,7 +170,7 @@ def test_report() -> None:
 
 
 @pytest.mark.usefixtures("photos")
-def test_images() -> None:
+def test_images_are_labelled_from_tables_lists_and_class_folders() -> None:
     result = run("photos", "--labels", "few.csv", "--out", "out.jsonl", *SMALL)
     assert result.exit_code == 0, result.stderr
     assert "30 images, 30 of them not in the cache" in result.stderr

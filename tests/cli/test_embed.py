@@ -34,7 +34,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["embed", "birds", *RESNET, "--view", "36/32", *arguments])
 
 
-def test_embed(folder: Path) -> None:
+def test_embed_writes_features_and_base_statistics(folder: Path) -> None:
     result = run("--out", "made.npz")
     assert result.exit_code == 0, result.stderr
     assert result.stdout == (

@@ -85,7 +85,7 @@ def test_labels_of_one_class_and_of_none() -> None:
 
 
 @pytest.mark.usefixtures("folder", "weights")
-def test_images() -> None:
+def test_images_to_label_next() -> None:
     image: Any = pytest.importorskip("PIL.Image")
     Path("photos").mkdir()
     rng = np.random.default_rng(0)

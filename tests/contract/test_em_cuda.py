@@ -105,7 +105,7 @@ def test_threads_wait_for_each_other(solve: Solve, resident: bool, variant: str)
 
 
 @pytest.mark.parametrize("variant", ["estimated", "uniform"])
-def test_float32(solve: Solve, variant: str) -> None:
+def test_float32_is_close_to_float64(solve: Solve, variant: str) -> None:
     x, codes = random_tasks(5, 5, 80, [1] * 5, seed=2)
     expected = array_form(x, codes, 5, VARIANTS[variant])
     found = solve(x.astype(np.float32), codes, 5, VARIANTS[variant], 5)

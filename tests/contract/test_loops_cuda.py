@@ -165,7 +165,7 @@ def test_other_arrays_are_refused_and_say_why() -> None:
     assert engine.name == "batched" and "fused_cuda does not run here: it takes torch tensors on a CUDA" in reason
 
 
-def test_float32(run: Run) -> None:
+def test_float32_is_close_to_float64(run: Run) -> None:
     points = random_tasks("1-shot", np.float32)
     settings = tim.Settings(OBJECTIVES["tim"], 15.0, 20, Adam(1e-3))
     expected = by_arrays(tim.LOOP, points._replace(vectors=points.vectors.astype(np.float64)), settings)

@@ -26,7 +26,7 @@ def test_every_bundled_set_loads_under_its_name() -> None:
         assert found.about["source"]
 
 
-def test_cub() -> None:
+def test_cub_is_as_documented() -> None:
     cub = load("cub")
     assert cub.features.shape == (2953, 640)
     assert cub.features.dtype == np.float16
@@ -55,7 +55,7 @@ def test_cifar_fs() -> None:
     assert np.array_equal(cifar.features[::500], whole.features[first])
 
 
-def test_digits() -> None:
+def test_digits_are_those_of_scikit_learn() -> None:
     digits, source = load("digits"), load_digits()
     assert digits.features.dtype == np.float32
     assert np.array_equal(digits.features, source.data)

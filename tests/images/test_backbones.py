@@ -256,7 +256,7 @@ def test_timm_gives_a_model_without_its_classifier() -> None:
         backbones.network("timm:resnet1888")
 
 
-def test_views() -> None:
+def test_a_view_is_read_as_it_is_written() -> None:
     view = View(96, 76, 84)
     assert (view.output, str(view), View.parse(str(view))) == (84, "96/76/84", view)
     assert (View(96, 84).output, View.parse("96/84")) == (84, View(96, 84))

@@ -35,7 +35,7 @@ def table(name: str, text: str) -> Path:
         "path,index,label\na.jpg,2,auk\nmore/c.jpg,0,wren\n",
     ],
 )
-def test_tables(here: Path, text: str) -> None:
+def test_tables_with_any_column_encoding_and_separator(here: Path, text: str) -> None:
     assert read_labels(table("labels.csv", text), KEYS).tolist() == ["auk", None, "wren", None]
 
 

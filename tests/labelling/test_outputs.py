@@ -43,7 +43,7 @@ def read(path: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.usefixtures("here")
-def test_tables(result: Labelled) -> None:
+def test_tables_have_every_column_and_point(result: Labelled) -> None:
     pyarrow = pytest.importorskip("pyarrow.parquet")
     for name in ("out.csv", "out.jsonl", "out.parquet"):
         write_output(result, name)
@@ -105,7 +105,7 @@ def images() -> list[Path]:
 
 @pytest.mark.usefixtures("photos")
 @pytest.mark.parametrize("link", [False, True])
-def test_folders(result: Labelled, link: bool) -> None:
+def test_folders_are_named_by_class(result: Labelled, link: bool) -> None:
     Path(".sorted.partial/wren").mkdir(parents=True)  # of a killed run, which had other labels
     Path(".sorted.partial/wren/000.png").write_text("half an im")
     write_output(result, "sorted", link=link, paths=images(), source=Path("photos"))

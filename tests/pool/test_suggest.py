@@ -122,7 +122,7 @@ def test_what_they_bring(digits):
     assert pool.suggest(20).expected < found.expected
 
 
-def test_audits(digits):
+def test_audits_are_a_random_share(digits):
     x, truth = digits
     pool = Pool(x)
     assert set(pool.suggest(20, audits=0.5).how) == {"suggested"}  # there is no answer to check yet
@@ -146,7 +146,7 @@ def test_audits(digits):
         pool.suggest(5, audits=2)
 
 
-def test_seeds(digits):
+def test_suggestions_depend_on_the_seed(digits):
     one, same, other = (Pool(digits[0], seed=seed).suggest(30) for seed in (0, 0, 1))
     assert one.rows.tolist() == same.rows.tolist()
     assert one.rows.tolist() != other.rows.tolist()

@@ -19,7 +19,7 @@ def run(*command: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_modules() -> None:
+def test_modules_of_the_page() -> None:
     if shutil.which("node") is None:
         pytest.skip("no node: apt-get install nodejs")
     run("node", "--test", "tests/serve/web/")

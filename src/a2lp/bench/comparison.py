@@ -100,7 +100,7 @@ def compare(
     progress: Progress | None = None,
     cluster: Cluster | None = None,
 ) -> Comparison:
-    """Run methods on the same tasks and compare them.
+    """Run methods on the same tasks, and compare their accuracies.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def compare(
     baseline : str, optional
         The method that differences are taken to: ``lp`` if it runs, else the first method; none for ``"all"``.
     limit : float, optional
-        Seconds of prediction after which a cell is stopped; it is compared on the tasks that it did.
+        Seconds of prediction after which a cell is stopped; it is compared on the tasks that it completed.
     engine, device : str
         Engine of the methods that have one; ``cpu`` (NumPy), ``torch`` (torch on the CPU) or ``cuda``.
     out, save_tasks : path, optional
@@ -136,6 +136,11 @@ def compare(
         Called as ``progress(cell, n_done)``; a cluster has its own.
     cluster : Cluster, optional
         Runs all cells at once, on the workers of an ``a2lp.scale.Cluster``.
+
+    Returns
+    -------
+    Comparison
+        The accuracies and differences; ``print`` shows them as a table.
 
     Examples
     --------

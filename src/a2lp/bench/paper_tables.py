@@ -19,7 +19,7 @@ DASH = "–"
 DIFFERENCE = "a2lp \u2212 lp"
 SUBJECTS = {
     1: "methods that the paper ran, l2 preprocessing",
-    2: "l2 beside plc preprocessing",
+    2: "l2 and plc preprocessing",
     3: "state of the art",
 }
 NUMBERS = tuple(SUBJECTS)
@@ -31,11 +31,11 @@ def paper_table(number: int, records: PaperRecords, out: str = "results") -> Tab
     """One of the tables, 1 to 3; ``out`` is the folder in the commands for missing cells."""
     builder = _Builder(records)
     columns, sections = {1: builder.table_1, 2: builder.table_2, 3: builder.table_3}[number]()
-    notes = [f"{MARK} {published.document()['source']}. Its features are not ours, and neither are its tasks."]
+    notes = [f"{MARK} {published.document()['source']}. Its features and tasks are not ours."]
     notes += [text for text in (builder.note_on_ours(), published.document()["remarks"].get(str(number))) if text]
     if number == 3:
         notes += [f"[{i}] {text}" for i, text in enumerate(published.document()["notes"].values(), start=1)]
-    title = f"Table {number}. Accuracy in %, ± 95 % interval, 5-way, 15 queries a class: {SUBJECTS[number]}"
+    title = f"Table {number}. Accuracy in %, ± 95 % interval, 5-way, 15 queries per class: {SUBJECTS[number]}"
     return Table(title, columns, tuple(sections), tuple(notes), tuple(_commands(builder.missing, records, out)))
 
 
@@ -111,7 +111,7 @@ class _Builder:
             configs = [record.config for record in self.ours.of(source)]
             counts = sorted({config["n_tasks"] for config in configs})
             parts.append(f"{source.title}: {configs[0]['features']}, {' and '.join(f'{n} tasks' for n in counts)}")
-        ours = f"Without a mark: ours, differences paired by task. Features and tasks: {'; '.join(parts)}."
+        ours = f"Rows without a mark are ours; differences are paired by task. Features and tasks: {'; '.join(parts)}."
         return ours if parts else ""
 
     def _side_by_side(self, title: str, cells: Sequence[PaperCell]) -> Section:
@@ -177,7 +177,7 @@ def _commands(missing: Sequence[PaperCell], records: PaperRecords, out: str) -> 
                 f"a2lp embed IMAGES --dataset {DATASETS[source.dataset]} --split test --backbone {source.backbone} "
                 f"--weights FILE --out features/{source.dataset}_{source.backbone}_test.npz"
             )
-            embed.append((f"{source.title}, has no features yet", command))
+            embed.append((f"no features yet for {source.title}", command))
     if embed:
         embed.append(("with those features", shlex.join(["a2lp", "reproduce", "--data", "features", "--out", out])))
     return commands + embed

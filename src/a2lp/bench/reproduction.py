@@ -51,6 +51,11 @@ def reproduce(
     cluster : Cluster, optional
         Runs all cells at once, on the workers of an ``a2lp.scale.Cluster``.
 
+    Returns
+    -------
+    PaperRecords
+        The record of each cell of the tables that has one.
+
     Examples
     --------
     >>> import tempfile

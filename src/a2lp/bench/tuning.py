@@ -96,7 +96,9 @@ def sweep(
     progress: Progress | None = None,
     cluster: Cluster | None = None,
 ) -> Sweep:
-    """Run a method with every combination of some values, and rank them by mean accuracy over the shots.
+    """Run a method with every combination of parameter values, and rank them by mean accuracy over the shots.
+
+    Parameters that are not listed here are those of ``compare``.
 
     Parameters
     ----------
@@ -107,12 +109,16 @@ def sweep(
     features : str
         A bundled set or a feature file.
     classes : {"validation", "all"}
-        ``"validation"``: those of the set if its ``about`` has that ``split``, else those of the file beside it whose
-        name has ``val`` for ``test``, else a fixed random half of its classes. ``"all"``: every class.
+        ``"validation"``: the classes of the set if its ``about`` has the ``split`` ``val``, else those of the file in
+        the same folder with ``val`` instead of ``test`` in its name, else a fixed half of the classes of the set.
+        ``"all"``: every class.
     out : path, optional
         A folder for records and ``sweep.md``.
 
-    Other parameters are as for ``compare``.
+    Returns
+    -------
+    Sweep
+        ``rows`` are sorted by mean accuracy, the best first; ``classes`` says which classes were used.
 
     Examples
     --------

@@ -96,7 +96,7 @@ Label your own photos (a folder) or vectors (a feature file) on a page; without 
 Or in a table, whose column `label` you fill in:
     a2lp suggest SOURCE --into labels.csv
     a2lp classify SOURCE --labels labels.csv --out out.csv
-Compare methods on bundled features, or see which one to take:
+Compare methods on bundled features, or see which one to use:
     a2lp bench
     a2lp methods
 All commands: a2lp --help

@@ -23,11 +23,11 @@ AUDIT = 50  # points that check names: within about 10 points of the accuracy
 _MOST_CLASSES = 20
 _MOST_SKIPPED = 20
 _UNSEEN = 0.03  # share of points of kinds without a label that is worth a line
-OUT_HELP = "What to write: .csv, .parquet, .jsonl, .json (Label Studio), or a folder, which gets one for each class."
-ABSTAIN_HELP = "Leave points unlabelled whose confidence is below this, such as 0.8."
-REJECT_HELP = "Leave this share of the points unlabelled, such as 0.1: those that look least like any class."
-TARGET_HELP = "Label as many points as this accuracy allows, such as 0.98, and leave the others unlabelled."
-REPORT_HELP = "Also write a page about the labels: what to look at first, and a map."
+OUT_HELP = "What to write: .csv, .parquet, .jsonl, .json (Label Studio), or a folder with a subfolder for each class."
+ABSTAIN_HELP = "Leave points with a lower confidence than this unlabelled, such as 0.8."
+REJECT_HELP = "Leave this share of the points, those least like any class, unlabelled, such as 0.1."
+TARGET_HELP = "Label as many points as this expected accuracy allows, such as 0.98; leave the others unlabelled."
+REPORT_HELP = "Also write a page that shows what to check first, with a map of all points."
 FOLDER_HELP = "Where stages of a large set are kept: a run that was ended goes on from there."
 METHOD_HELP = "auto (adapts to the labels), or one alone: lp, em, smoothed_lr, a2lp, logistic, knn, names."
 
@@ -43,7 +43,7 @@ def classify(
     abstain: Annotated[float | None, option(ABSTAIN_HELP, "P")] = None,
     reject: Annotated[float | None, option(REJECT_HELP, "SHARE")] = None,
     target: Annotated[float | None, option(TARGET_HELP, "SHARE")] = None,
-    link: Annotated[bool, option("Folders get links to the images instead of copies.", None, "--link")] = False,
+    link: Annotated[bool, option("In folders, link to the images instead of copying them.", None, "--link")] = False,
     report: Annotated[Path | None, option(REPORT_HELP, "PAGE.html")] = None,
     force: Force = False,
     folder: Annotated[Path | None, option(FOLDER_HELP, "DIR")] = None,
@@ -54,10 +54,10 @@ def classify(
 ) -> None:
     """Label all images or vectors of SOURCE from a few labels, from the names of the classes, or from both.
 
-    OUT gets one row for each point: its key, label, confidence, second (the next best class), margin, reached, nearest
-    (the closest labelled example), given (whether the label is yours), how (how you chose it) and novelty (high where
-    it looks like none of the classes). A run that was stopped or killed continues when it is started again; nothing is
-    replaced without --force.
+    OUT has one row for each point: its key, label, confidence, second (the next most likely class), margin, reached,
+    nearest (the most similar labelled example), given (whether the label is yours), how (how you chose the point) and
+    novelty (high if it is unlike all classes). The same command continues an interrupted run; nothing is replaced
+    without --force.
     """
     from a2lp.labelling import classify_files
     from a2lp.labelling.hints import suggest_command

@@ -17,8 +17,8 @@ TARGET_HELP = "The file to write; its extension is its format: .npz, .npy, .safe
 
 
 def convert(
-    source: Annotated[str, typer.Argument(help=SOURCE_HELP)],
-    target: Annotated[Path, typer.Argument(help=TARGET_HELP)],
+    source: Annotated[str, typer.Argument(help=SOURCE_HELP, metavar="SOURCE")],
+    target: Annotated[Path, typer.Argument(help=TARGET_HELP, metavar="TARGET")],
     force: Annotated[bool, option("Replace the target if it exists.", None, "--force")] = False,
 ) -> None:
     """Convert a feature file to another format, without losing or rounding anything."""

@@ -27,7 +27,7 @@ def doctor(
 ) -> None:
     """Examine this machine, report which engine a task would run on and why, and test each engine.
 
-    Every engine of every method with an inner loop is compared with the plainest one, in float64, on a few small random
+    Every engine of every method with an inner loop is compared with the simplest one, in float64, on a few small random
     tasks. The first run compiles the kernels and takes a minute. The exit code is 1 if an engine is wrong.
     """
     require_name("format", format, ("table", "json"))

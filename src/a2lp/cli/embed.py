@@ -20,24 +20,21 @@ if TYPE_CHECKING:
     from a2lp.images.datasets import ImageSet
 
 SOURCE_HELP = (
-    "A folder of images with a folder for each class, a dataset's folder, a pack (.npz), or shards: tar archives or "
-    "Parquet tables of images, their folder or a pattern. With --join, feature files."
+    "A folder of images with a subfolder for each class, the folder of a dataset, a pack (.npz), or shards: tar "
+    "archives or Parquet tables of images, by their folder or a pattern. With --join, feature files."
 )
-JOIN_HELP = "Join feature files of the same images by several networks into one: an ensemble."
+JOIN_HELP = "Join feature files of the same images by several networks into one (an ensemble)."
 BASE_HELP = (
     "With --join, base statistics or labelled features of base classes, once for each file, in the same order; by "
     "default NAME_train_base.npz beside NAME_test.npz."
 )
-OUT_HELP = "The feature file to write (.npz, float16); a name without extension is a folder of parts, for millions."
+OUT_HELP = "The feature file to write (.npz, float16), or a folder of parts, for millions of images."
 VIEW_HELP = (
-    "The part of an image to embed, in pixels: shorter side, centre crop, and the size that this is resized to; the "
-    "backbone's default if not given."
+    "The part of an image to embed, in pixels: shorter side, centre crop, and the size that the crop is resized to; by "
+    "default the backbone's own."
 )
 FLIP_HELP = "Average over each image and its mirror image, as classify does: better features, twice the time."
-CACHE_HELP = (
-    "Where vectors are kept, so that nothing is embedded twice; by default the folder A2LP_CACHE, or the user's cache "
-    "folder."
-)
+CACHE_HELP = "The folder of the cache; by default $A2LP_CACHE, or a folder in the user's cache folder."
 
 
 def embed(
@@ -52,29 +49,29 @@ def embed(
     flip: Annotated[bool, option(FLIP_HELP, None, "--flip/--no-flip")] = True,
     on_corrupt: Annotated[str, option("What to do with images that cannot be read.", "refuse|skip")] = "refuse",
     device: Annotated[str, option(DEVICE_HELP)] = "auto",
-    batch_size: Annotated[int, option("Images that are held at a time.")] = 64,
+    batch_size: Annotated[int, option("Images in memory at a time.")] = 64,
     workers: Annotated[
         int | None,
         option("Threads that decode images and, on a CPU, run the network.", show_default="one for each core"),
     ] = None,
     cache: Annotated[Path | None, option(CACHE_HELP, "DIR")] = None,
     force: Annotated[bool, option("Replace FILE if it exists.", None, "--force")] = False,
-    part_size: Annotated[int, option("Images of a part, in a folder of parts.")] = 1000,
+    part_size: Annotated[int, option("Images per part, if OUT is a folder.")] = 1000,
     scheduler: Scheduler = None,
     join: Annotated[bool, option(JOIN_HELP, None, "--join")] = False,
     base: Annotated[list[str] | None, option(BASE_HELP, "FILE")] = None,
 ) -> None:
     """Embed images with a backbone, and write them as a feature file.
 
-    Vectors are kept in a cache: a run that was stopped or killed continues when it is started again, and no image is
-    embedded twice. With labels, base statistics (mean, class means, covariance within classes) are written beside the
-    file, as NAME_base.npz.
+    Vectors are saved to a cache: the same command continues an interrupted run, and no image is embedded twice. With
+    labels, base statistics (mean, class means, covariance within classes) are written to NAME_base.npz.
 
-    A folder of parts never has all vectors in memory. A part that is there is not made again, so a run that was killed
-    loses one part of each process at most; there is no cache. With --scheduler, workers make the parts.
+    If OUT is a folder, the vectors are written in parts, and are never all in memory. Finished parts are not computed
+    again, so a killed run loses at most one part per process; there is no cache. With --scheduler, workers compute the
+    parts.
 
-    With --join, nothing is embedded: the vectors of several feature files, each minus the mean of the network's base
-    classes and of unit length, are put behind one another. Rows are matched by file names.
+    With --join, nothing is embedded: the vectors of several feature files are centred on the mean of the network's base
+    classes, normalised to unit length, and concatenated. Rows are matched by file names.
     """
     if join:
         of_images = {"--weights": weights, "--view": view, "--normalise": normalise, "--dataset": dataset}

@@ -10,8 +10,8 @@ import typer
 from a2lp.cli.options import option
 from a2lp.cli.pool_options import Labels, takes_images
 
-SOURCE_HELP = "The images that Label Studio's tasks are about, as a folder or a feature file."
-PROJECT_HELP = "Where labels are kept; by default SOURCE.a2lp beside the source."
+SOURCE_HELP = "The images of the Label Studio tasks, as a folder or a feature file."
+PROJECT_HELP = "The folder for labels; by default SOURCE.a2lp next to the source."
 
 
 @takes_images
@@ -19,7 +19,7 @@ def label_studio(
     source: Annotated[str, typer.Argument(help=SOURCE_HELP, metavar="SOURCE")],
     labels: Labels = [],
     project: Annotated[Path | None, option(PROJECT_HELP, "DIR")] = None,
-    port: Annotated[int, option("Port on 127.0.0.1; 0: any that is free.")] = 9090,
+    port: Annotated[int, option("Port on 127.0.0.1; 0 for any free one.")] = 9090,
     *,
     how: Any,
 ) -> None:

@@ -6,7 +6,7 @@ import typer
 
 
 def methods() -> None:
-    """List the methods, one line each, in brackets what a method assumes or needs; then which to take when."""
+    """List all methods, with what they assume or need in brackets, and which one to use."""
     from a2lp.methods.choice import guide
     from a2lp.methods.registry import create
     from a2lp.methods.registry import list_methods as registered

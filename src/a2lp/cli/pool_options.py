@@ -21,15 +21,15 @@ Source = Annotated[
     ),
 ]
 LABELS_HELP = (
-    "The few labels: a .csv, .tsv or .parquet with the columns path (or id, or index: the row from 0) and label, or a "
-    "folder that holds a folder of examples for each class. May be repeated."
+    "Your labels: a .csv, .tsv or .parquet with the columns label and path (or id, or index: the row from 0), or a "
+    "folder with a subfolder of examples for each class. May be repeated."
 )
 Labels = Annotated[list[str], option(LABELS_HELP, "FILE|DIR")]
-NAMES_HELP = "A text file with the names of the classes, one a line. With vectors of the names, labels are optional."
+NAMES_HELP = "A text file with the names of the classes, one per line. With vectors of the names, labels are optional."
 Names = Annotated[Path | None, option(NAMES_HELP, "FILE")]
 TEXT_HELP = (
-    "Vectors of the names, one row each, from the text encoder that belongs to SOURCE's: .npz (text, classes), .npy or "
-    ".safetensors. By default those in SOURCE, or an open_clip backbone makes them."
+    "Vectors of the names, one row each, from the text encoder that belongs to the image encoder: .npz (text, "
+    "classes), .npy or .safetensors. By default those in SOURCE, or those of an open_clip backbone."
 )
 Text = Annotated[Path | None, option(TEXT_HELP, "FILE")]
 Force = Annotated[bool, option("Replace OUT and the page if they exist.", None, "--force")]
@@ -39,21 +39,21 @@ BACKBONE_HELP = (
     "open_clip:NAME."
 )
 WEIGHTS_HELP = "The backbone's weights, in torch: .safetensors, .pth.tar or .tar."
-VIEW_HELP = "What the backbone sees, in pixels; its own if not given."
+VIEW_HELP = "The part of an image that the backbone sees, in pixels; by default the backbone's own."
 NORMALISE_HELP = (
-    "How pixels in 0..1 are normalised: imagenet, clip, half, none, or means/deviations of red, green and blue; the "
-    "backbone's own if not given."
+    "How pixels in 0..1 are normalised: imagenet, clip, half, none, or means/deviations of red, green and blue; by "
+    "default the backbone's own."
 )
-DEVICE_HELP = "cpu, cuda, cuda:1, ... auto is CUDA if available, and the CPU for efficientnet_lite0 and onnx:FILE."
+DEVICE_HELP = "cpu, cuda, cuda:1, ... auto uses CUDA if available, and the CPU for efficientnet_lite0 and onnx:FILE."
 BOTH_HELP = (
-    "Where images are embedded and points labelled: cpu, cuda, cuda:1, ... auto is CUDA if available, for networks of "
-    "torch, and for 20,000 points or more; efficientnet_lite0 and onnx:FILE are on the CPU."
+    "Where images are embedded and labels propagated: cpu, cuda, cuda:1, ... auto uses CUDA if available, for torch "
+    "networks and for 20,000 points or more; efficientnet_lite0 and onnx:FILE run on the CPU."
 )
 CORRUPT_HELP = "What to do with images that cannot be read."
-CACHE_HELP = "Where vectors of images are kept; by default in $A2LP_CACHE or the user's cache folder."
+CACHE_HELP = "The folder of the cache; by default $A2LP_CACHE, or a folder in the user's cache folder."
 PROMPT_HELP = (
-    "With open_clip: a text with {} in the place of a name, such as 'an aerial photo of {}.'. May be repeated; the "
-    "vectors are averaged."
+    "With open_clip: a text with {} for the name, such as 'an aerial photo of {}.'. May be repeated; the vectors are "
+    "averaged."
 )
 _of_images = partial(option, rich_help_panel="For images")
 

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from a2lp.pool.suggest import Suggestion
 
 INTO_HELP = (
-    "Your table of labels, a .csv or .tsv: lines to fill in are added to it, and nothing in it changes. It is made if "
-    "it does not exist."
+    "Your table of labels, a .csv or .tsv: lines to fill in are appended, and nothing else in it changes. It is "
+    "created if it does not exist."
 )
-SHEET_HELP = "A page with the pictures, and fields to type the labels into."
+SHEET_HELP = "Also write a page with the pictures, and fields for their labels."
 AUDITS_HELP = (
-    "The share of them that is drawn at random, once there are labels or names. They make the estimate of the accuracy "
+    "The share that is drawn at random, once there are labels or names. Such points make the estimate of the accuracy "
     "reliable."
 )
 
@@ -40,14 +40,14 @@ def suggest(
     n: Annotated[int, option("How many points.", "N", "-n")] = 20,
     audits: Annotated[float, option(AUDITS_HELP, "SHARE")] = 0.1,
     force: Force = False,
-    seed: Annotated[int, option("Decides between points of equal value.")] = 0,
+    seed: Annotated[int, option("Seed of all random choices.")] = 0,
     *,
     how: Any,
 ) -> None:
     """Choose the images or vectors of SOURCE to label next, with or without labels so far.
 
-    Each gets a line in the table: its key, an empty label for you to fill in, and why it was chosen. Lines that stay
-    empty are ignored.
+    The table has a line for each of them, with its key, an empty label for you to fill in, and why it was chosen. Lines
+    without a label are ignored.
     """
     from a2lp.labelling import suggest_files
     from a2lp.labelling.hints import classify_command, sheet_table

@@ -20,9 +20,9 @@ def tables(
     format: Annotated[str, option("What is printed: terminal, markdown, latex or html.", "NAME")] = "terminal",
     trace: Annotated[bool, option("List the record of each of our numbers instead.", None, "--trace")] = False,
 ) -> None:
-    """Print the paper's tables: published numbers, and beside them ours, from records.
+    """Print the paper's tables: the published numbers, and ours from records.
 
-    Where we have no record there is a dash, and the command that measures the cell is below the table.
+    A cell without a record is shown as a dash; the command that measures it is printed below the table.
     """
     require_name("table", table, ("1", "2", "3", "all"))
     require_name("format", format, ("terminal", "markdown", "latex", "html"))

@@ -25,7 +25,7 @@ COMMIT_HELP = "The commit of the code, for the record; by default that of the ch
 
 
 def train(
-    config: Annotated[str, typer.Argument(help="The configuration, a JSON file; configs/ has six.", metavar="CONFIG")],
+    config: Annotated[str, typer.Argument(help="The configuration: JSON, as in configs/.", metavar="CONFIG")],
     data: Annotated[str, option("The dataset's folder.", "DIR")],
     out: Annotated[str, option("Folder for weights, log and record; a killed run continues there.", "DIR")],
     minutes: Annotated[float | None, option("Length of the schedule, instead of CONFIG's.")] = None,

@@ -66,7 +66,7 @@ class TransductiveClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: igno
     _method: str  # its name in the table of methods
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Label the unlabelled points.
+        """Fit labelled and unlabelled points, and predict the labels of the unlabelled ones.
 
         Parameters
         ----------
@@ -101,27 +101,36 @@ class TransductiveClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: igno
         return self
 
     def predict(self, X: Any) -> NdArray:
-        """Labels (m,): of a fitted row its ``transduction_``, of a new one by induction.
+        """Predict the labels of points: ``transduction_`` for fitted points, by induction for others.
 
         Parameters
         ----------
         X : array-like (m, d)
+
+        Returns
+        -------
+        array (m,)
         """
         answer = self._answer(X)
         labels: NdArray = self.classes_[answer.codes]
         return labels
 
     def predict_proba(self, X: Any) -> NdArray:
-        """Probabilities (m, c), with columns as in ``classes_``: fitted for a fitted row, else by induction.
+        """Predict class probabilities: ``label_distributions_`` for fitted points, by induction for others.
 
         Parameters
         ----------
         X : array-like (m, d)
+
+        Returns
+        -------
+        array (m, c)
+            Columns are in the order of ``classes_``.
         """
         return self._answer(X).distributions
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy over the points that ``y`` labels; unlabelled ones do not count.
+        """Compute the accuracy on the points that are labelled in ``y``.
 
         Parameters
         ----------
@@ -129,6 +138,10 @@ class TransductiveClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: igno
         y : array-like (m,)
             As in ``fit``.
         sample_weight : array-like (m,), optional
+
+        Returns
+        -------
+        float
         """
         truth, missing = read_labels(y, X)
         if missing.all():

@@ -14,21 +14,21 @@ from a2lp.estimators.propagation import GraphClassifier
 class PoolClassifier(GraphClassifier):
     """Label propagation, expectation-maximisation and logistic regression combined, on whitened points.
 
-    This is what ``a2lp.label`` and ``a2lp classify`` use: the most accurate of these estimators on pools of many points
-    with few labels. Points that were not fitted are answered as in ``LabelPropagationClassifier``, with their nearest
+    ``a2lp.label`` and ``a2lp classify`` use it by default: it is the most accurate of these estimators on many points
+    with few labels. Points that were not fitted are predicted as by ``LabelPropagationClassifier``, from their nearest
     fitted points after whitening.
 
     Parameters
     ----------
     classes : array-like (c,), optional
-        All classes, where the vectors of their names are known. Labels are then optional: ``fit(X)``.
+        All classes, if the vectors of their names are known. Labels are then optional: ``fit(X)``.
     prototypes : array-like (c, d), optional
-        The vector of each name, by the text encoder that belongs to the encoder of X. Steps of a pipeline before this
-        one do not transform them.
+        The vector of each name, by the text encoder that belongs to the encoder of X. Earlier steps of a pipeline do
+        not transform them.
     method : str
         One of ``a2lp.pool.methods.METHODS``.
     random_state : int
-        Of the folds in which labels are held out.
+        Seed of the folds in which labels are held out.
     device : str
         As in ``Pool``.
 
@@ -81,7 +81,7 @@ class PoolClassifier(GraphClassifier):
         self.device = device
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Label the unlabelled points.
+        """Fit labelled and unlabelled points, and predict the labels of the unlabelled ones.
 
         Parameters
         ----------
@@ -89,6 +89,10 @@ class PoolClassifier(GraphClassifier):
             Labelled and unlabelled points.
         y : array-like (n,), optional
             As in ``TransductiveClassifier.fit``; with names, None if there is no label.
+
+        Returns
+        -------
+        self
         """
         super().fit(X, y)
         return self

@@ -49,9 +49,10 @@ def embed_images(
     about: dict[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> FeatureSet:
-    """Embed images. Images whose vectors are in the cache are only hashed.
+    """Compute the vectors of images with a backbone.
 
-    Vectors go into the cache every two seconds, so a run that was killed continues when it is started again.
+    Vectors are saved to a cache every two seconds, and images whose vectors are in it are not embedded again: a run
+    that was killed continues when it is started again.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ def embed_images(
     flip : bool
         Whether a vector is the mean over the image and its mirror image: twice the time, and better features.
     cache : path, optional
-        The folder of the cache; ``cache_folder()`` if not given. False for none: a run that is killed begins anew.
+        The folder of the cache; ``cache_folder()`` if not given. False for none: a run that is killed starts again.
     about : dict, optional
         Further entries of the set's ``about``: ``split``, ``source``, ...
     progress : callable, optional
@@ -140,7 +141,7 @@ def embed_images(
 
 
 def embed(images: ImageSet, backbone: Backbone, out: str | Path, *, force: bool = False, **options: Any) -> FeatureSet:
-    """Embed images, write a feature file and return its content; with labels, also write statistics, NAME_base.npz.
+    """Embed images and write a feature file; with labels, also write base statistics, ``NAME_base.npz``.
 
     Parameters
     ----------
@@ -150,6 +151,10 @@ def embed(images: ImageSet, backbone: Backbone, out: str | Path, *, force: bool 
         The .npz file to write.
     force : bool
         Whether existing files are replaced.
+
+    Returns
+    -------
+    FeatureSet
 
     Examples
     --------

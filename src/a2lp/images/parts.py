@@ -59,7 +59,7 @@ def embed_parts(
     progress: Progress | None = None,
     cluster: Cluster | None = None,
 ) -> dict[str, str]:
-    """Embed images into a folder of parts, without those that are finished; return the images skipped, and why.
+    """Embed images into a folder of parts; finished parts are not computed again.
 
     Parameters
     ----------
@@ -70,11 +70,16 @@ def embed_parts(
     backbone, weights, view, normalise, flip, on_corrupt, device, batch_size, workers
         As in ``backbones.create`` and ``embed_images``.
     part_size : int
-        Images of a part, which is the most that a killed process loses.
+        Images per part; a killed process loses at most one part.
     progress : callable, optional
         See ``Progress``; a cluster has its own.
     cluster : Cluster, optional
         Makes the parts on its workers, which must see the images and the folder under the same names.
+
+    Returns
+    -------
+    dict of str to str
+        The images that were skipped, each with the reason.
 
     Examples
     --------

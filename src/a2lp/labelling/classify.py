@@ -40,7 +40,7 @@ def label(
     memory_limit: int | None = None,
     device: str = "auto",
 ) -> Labelled:
-    """Label all points from a few labelled ones, from the names of the classes, or from both.
+    """Predict the labels of all points from a few labelled ones, from the names of the classes, or from both.
 
     Parameters
     ----------
@@ -51,40 +51,45 @@ def label(
     labels : array-like (n,), mapping, Series, str, Path or None
         -1, None, NaN or "" where a point has no label; or the labels of some points by key, in a mapping or a pandas
         Series; or a file or folder of labels, or several, as ``a2lp classify`` reads them. They replace the labels of a
-        ``Pool``; None keeps those. Optional where classes are named.
+        ``Pool``; None keeps those. Optional with ``classes``.
     classes : sequence of str, str or Path, optional
-        The names of the classes, or a text file of them, one a line. A feature file may bring its own.
+        The names of the classes, or a text file with one name per line. A feature file may contain them.
     prototypes : array-like (c, d), str or Path, optional
         One vector for each name, by the text encoder that belongs to the encoder of the points, or a file of them; for
         images, a backbone with a text encoder makes them.
     how : str or array-like (n,)
-        How the labelled points were chosen, as in ``Pool.label``; files of labels say so themselves.
+        How the labelled points were chosen, as in ``Pool.label``; files of labels have a column for it.
     keys : sequence (n,), optional
-        Names of the points; their rows, from 0, if not given.
+        Names of the points; by default their row numbers, from 0.
     key : str
-        The table's name for the column of these keys.
+        Name of the column of keys in the table.
     method : str
         One of ``a2lp.pool.methods.METHODS``.
     abstain : float, optional
-        Points whose confidence is below this stay unlabelled.
+        Points with a lower confidence stay unlabelled.
     reject : float, optional
-        This share of the unlabelled points, those that look least like any of the classes, stay unlabelled.
+        The share of points, those least like any of the classes, that stay unlabelled.
     target : float, optional
-        As many points are labelled as this accuracy is expected of, the most confident ones; the others stay
-        unlabelled. Instead of ``abstain``.
+        The expected accuracy to reach: the most confident points are labelled, as many as it allows, and the others
+        stay unlabelled. Instead of ``abstain``.
     embedding : Embedding, optional
         How images become vectors.
     seed : int
-        Of everything random.
+        Seed of all random choices.
     progress : callable, optional
         Called with the step, the amount done, and the total. For 100,000 points or more, the step says about how much
         memory and time they will take.
     folder, memory_limit : optional
-        For large sets of points, as in ``Pool``: where stages are kept, so that a run that was ended goes on; and the
-        bytes that must not be exceeded.
+        For large sets of points, as in ``Pool``: a folder for intermediate results, so that an interrupted run
+        continues, and a limit in bytes.
     device : str
         Where points are compared and labels spread, as in ``Pool``, and where images are embedded if there is no
         ``embedding``.
+
+    Returns
+    -------
+    Labelled
+        The label and confidence of every point, and the accuracy to expect.
 
     See Also
     --------

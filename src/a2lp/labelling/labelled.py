@@ -213,7 +213,11 @@ class Labelled:
         n : int
             How many; fewer if not so many are unlabelled.
         audits : float
-            The share of them that is drawn at random, as in ``a2lp.Pool.suggest``.
+            The share that is drawn at random, as in ``a2lp.Pool.suggest``.
+
+        Returns
+        -------
+        Suggested
         """
         from a2lp.labelling.suggested import Suggested
 

@@ -44,13 +44,18 @@ def suggest(
     Parameters
     ----------
     embeddings, labels, classes, prototypes, keys, key, embedding, progress, device
-        As in ``a2lp.label``; one class, or no label at all, is enough.
+        As in ``a2lp.label``; labels of a single class, or no labels, are enough.
     n : int
         How many points.
     audits : float
-        The share of them that is drawn at random, as in ``a2lp.Pool.suggest``.
+        The share that is drawn at random, as in ``a2lp.Pool.suggest``.
     seed : int
-        Decides between points of equal gain, and draws the audits.
+        Seed of the audits and of the choice between points of equal gain.
+
+    Returns
+    -------
+    Suggested
+        The points, the most valuable first.
 
     Examples
     --------

@@ -102,12 +102,16 @@ class Method(ABC):
         ----------
         batch : TaskBatch
         callback : callable, optional
-            Called with a ``Step`` before each optimisation step. Methods that cannot call back refuse it.
+            Called with a ``Step`` before each optimisation step. Methods without steps raise an error.
+
+        Returns
+        -------
+        Prediction
 
         Raises
         ------
         InputError
-            Where the scores are not finite: a prediction never holds NaN.
+            If scores are not finite: a prediction never contains NaN.
         """
         if not isinstance(batch, TaskBatch):
             raise InputError(

@@ -1,4 +1,4 @@
-"""Which method to take, by what one knows; ``a2lp methods`` and docs/which-method.md show it."""
+"""Which method to use for which data; ``a2lp methods`` and docs/which-method.md show it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 
 class Choice(NamedTuple):
-    """A situation, what to take there, and why."""
+    """A kind of data, the method for it, and why."""
 
-    known: str
-    take: str
+    data: str
+    method: str
     why: str
 
 
@@ -27,34 +27,34 @@ CHOICES = (
     Choice(
         "small tasks, all classes equally frequent among the queries",
         "a2lp_em with marginal=uniform, or proto_lp",
-        "transport to equal classes gains much where they are equal, and loses more where they are not",
+        "assuming equal classes helps much where they are equal, and costs more where they are not",
     ),
     Choice(
-        "base classes: features, or their statistics",
+        "small tasks, and base classes: their features, or statistics of these",
         "a2lp_em with preprocess=whiten",
-        "covariance within base classes tells which directions matter; add marginal=uniform for equal classes",
+        "the covariance within base classes shows which directions matter; add marginal=uniform for equal classes",
     ),
     Choice(
-        "names of the classes as vectors, with or without labels",
+        "vectors of the class names, with or without labels",
         "a2lp_em",
-        "draws class means to the names; zero_shot is the baseline",
+        "pulls class means towards the names; zero_shot is the baseline",
     ),
     Choice(
-        "no unlabelled points: queries come one at a time",
+        "no unlabelled points, since queries come one at a time",
         "prototypical, or simple_shot with base classes",
-        "they label each query by itself, and are the fastest",
+        "each query is labelled by itself; the fastest methods",
     ),
     Choice(
         "a paper to compare with",
-        "its own method, by a2lp bench --methods",
-        "same features, tasks and intervals for all; a2lp is the method of Lazarou et al. 2023",
+        "that of the paper, with a2lp bench --methods",
+        "all methods run on the same features and tasks; a2lp is the method of Lazarou et al. 2023",
     ),
 )
 
 
 def guide() -> str:
     """The choices as text for a terminal."""
-    lines = ["Which one? By what you know:"]
+    lines = ["Which method? If you have ..."]
     for choice in CHOICES:
-        lines += [f"- {choice.known}:", f"    {choice.take} ({choice.why})"]
+        lines += [f"- {choice.data}:", f"    {choice.method} ({choice.why})"]
     return "\n".join(lines)

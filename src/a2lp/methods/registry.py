@@ -64,12 +64,17 @@ _TABLE: dict[str, tuple[str, str]] = {
 
 
 def list_methods(pattern: str = "*") -> dict[str, str]:
-    """The methods whose names match a pattern, with a line on each, including installed plug-ins.
+    """List the methods whose names match a pattern, including installed plug-ins.
 
     Parameters
     ----------
     pattern : str
         With wildcards as in file names, such as ``"a2lp*"``.
+
+    Returns
+    -------
+    dict of str to str
+        A one-line description of each method, by name.
 
     Examples
     --------
@@ -93,7 +98,7 @@ def loop_methods() -> dict[str, type[LoopMethod]]:
 
 
 def create(name: str, **params: Any) -> Method:
-    """A method by name.
+    """Create a method by its name.
 
     Parameters
     ----------
@@ -101,6 +106,11 @@ def create(name: str, **params: Any) -> Method:
         One of ``a2lp.list_methods()``.
     **params
         The method's own parameters; the defaults are the paper's.
+
+    Returns
+    -------
+    Method
+        Its ``predict`` labels the queries of a ``TaskBatch``.
 
     Examples
     --------

@@ -60,6 +60,10 @@ def authors_tasks(
     labels, n_shot, n_way, n_query, n_tasks, class_names
         As for ``draw``; the order of the classes is that in which they first appear in ``labels``.
 
+    Returns
+    -------
+    TaskList
+
     Examples
     --------
     >>> import a2lp

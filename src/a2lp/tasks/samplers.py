@@ -64,6 +64,11 @@ def draw(
     **own
         The sampler's own parameters, as above.
 
+    Returns
+    -------
+    TaskList
+        ``batch(features)`` makes a ``TaskBatch`` of it; ``query_labels`` are the true labels.
+
     Examples
     --------
     >>> import a2lp

@@ -38,10 +38,10 @@ def create(
     seed: int | None = None,
     device: str = "auto",
 ) -> Backbone:
-    """A backbone, ready to embed images.
+    """Create a backbone, ready to embed images.
 
     The default one, ``efficientnet_lite0``, and ``onnx:FILE`` are run by onnxruntime on the CPU, without torch. With
-    ``weights`` of your own or on another ``device``, ``efficientnet_lite0`` is a network of torch, as all others are.
+    ``weights`` of your own or on another ``device``, ``efficientnet_lite0`` is a torch network, like all others.
 
     Parameters
     ----------
@@ -56,6 +56,10 @@ def create(
         Makes random weights for a backbone that has none of its own.
     device : str
         Where it will run.
+
+    Returns
+    -------
+    Backbone
 
     Examples
     --------
