@@ -240,6 +240,11 @@ def methods_on_gpu(record: dict[str, Any], field: dict[str, Any]) -> str:
         rows.append([f"`{name}`", engine, *figures, f"{equal:.2f} %", f"{mean:+.3f} ±{error:.3f}"])
     compared = max(cell.get("compared", 0) for cell in record["cells"].values())
     note = f"Labels and accuracies are compared on the first {compared:,} of {record['n_tasks']:,} tasks."
+    later: dict[str, list[str]] = {}
+    for cell, found in record["cells"].items():
+        if "commit" in found:
+            later.setdefault(f"commit `{found['commit']}`, {found['date'][:10]}", []).append(cell)
+    note += "".join(f" Measured later, {when}: {'; '.join(cells)}." for when, cells in later.items())
     return f"{provenance(record)} {note}\n\n{table(heads, rows)}"
 
 

@@ -34,7 +34,8 @@ SHAPES = {
 def run(kernel: Callable[[str, str], Any]) -> Run:
     def launch(
         loop: str, vectors: Array, codes: Array, adam: Adam, steps: int, changed: tuple[Array, ...], *,
-        parameters: Any, own: descent.Own, threads: int = 1, slices: int = 2, resident: int | None = None,
+        parameters: Any, own: descent.Own, threads: int = 1, lanes: int = 1, slices: int = 2,
+        resident: int | None = None,
     ) -> list[Array]:  # fmt: skip
         (b, n, d), c, itemsize = vectors.shape, changed[0].shape[1], vectors.itemsize
         pieces = descent.in_pieces(torch.asarray(vectors)).numpy()
@@ -42,7 +43,7 @@ def run(kernel: Callable[[str, str], Any]) -> Run:
         of = descent.Sizes(n, c, d, itemsize, threads, 1, slices, resident)
         arrays = [pieces, vectors, codes.astype(np.int64), adam.rates(steps).astype(vectors.dtype), *changed]
         compiled = kernel(f"a2lp_{loop}", descent.source(loop))
-        shared, defines = of.shared_bytes(own), of.defines()
+        shared, defines = of.shared_bytes(own), of.defines() | {"LANES": lanes}
         return compiled.launch(arrays, parameters, blocks=b, threads=threads, shared=shared, defines=defines)[4:]
 
     return launch
@@ -86,9 +87,9 @@ def run_imprint(run: Run, points: Points, settings: imprint.Settings, **given: A
 
 
 def run_am(run: Run, points: Points, settings: am.Settings, **given: Any) -> tuple[Array, Array]:
-    own, (b, m, _), c = am.fused_cuda, points.vectors.shape, points.n_classes
+    own, (b, m, d), c = am.fused_cuda, points.vectors.shape, points.n_classes
     adapted, z = (
-        np.full((b, *shape), np.nan, points.vectors.dtype) for shape in [(own.adapted_numbers(m, c),), (m, c)]
+        np.full((b, *shape), np.nan, points.vectors.dtype) for shape in [(own.adapted_numbers(m, c, d),), (m, c)]
     )
     parameters = own.make_parameters(points, settings)
     centroids, _, z = run(
@@ -116,6 +117,16 @@ def test_am_breaks_ties_by_order(run: Run) -> None:
     vectors = np.repeat(points.vectors[:, ::3], 3, axis=1)[:, : points.vectors.shape[1]]
     points, settings = points._replace(vectors=vectors), am.Settings(7, 0.8, 15.0, OBJECTIVES["tim"], 0, ADAM)
     np.testing.assert_allclose(run_am(run, points, settings)[0], by_arrays(am.LOOP, points, settings)[0], atol=1e-9)
+
+
+def test_warps_of_am_wait_for_each_other(run: Run) -> None:
+    """Equal for any number of threads and lanes, up to the order of a sum over threads."""
+    points = random_tasks("unequal shots")
+    settings = am.Settings(7, 0.8, 15.0, OBJECTIVES["tim"], 4, ADAM)
+    alone = run_am(run, points, settings)
+    for how in ({"threads": 3}, {"threads": 8, "lanes": 4}, {"threads": 64, "lanes": 32, "resident": 2}):
+        for found, expected in zip(run_am(run, points, settings, **how), alone, strict=True):
+            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -175,3 +186,6 @@ def test_float32_is_close_to_float64(run: Run) -> None:
     expected, expected_losses = select.run(imprint.LOOP, "fused_cpu", points, fine).result
     np.testing.assert_allclose(weights, expected, rtol=0, atol=1e-4)
     np.testing.assert_allclose(losses, expected_losses, rtol=0, atol=1e-5)
+    manifold = am.Settings(5, 0.8, 15.0, OBJECTIVES["tim"], 4, Adam(1e-2))  # whose moves are rougher in float32
+    expected, _ = by_arrays(am.LOOP, points._replace(vectors=points.vectors.astype(np.float64)), manifold)
+    np.testing.assert_allclose(run_am(run, points, manifold)[0], expected, rtol=0, atol=1e-4)

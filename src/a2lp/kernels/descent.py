@@ -81,12 +81,13 @@ def sizes(n: int, c: int, d: int, itemsize: int, own: Own, limit: int) -> Sizes:
 
 def source(loop: str) -> str:
     """The text of a loop's kernel, with what it shares."""
-    shared = files("a2lp.kernels")
-    own = files(f"a2lp.loops.{loop}").joinpath("kernel.cu")
-    return "".join(file.read_text(encoding="utf-8") for file in (*map(shared.joinpath, _SHARED), own))
+    shared, own = files("a2lp.kernels"), files(f"a2lp.loops.{loop}")
+    parts = [*map(shared.joinpath, _SHARED), *map(own.joinpath, _PARTS.get(loop, ())), own.joinpath("kernel.cu")]
+    return "\n".join(part.read_text(encoding="utf-8") for part in parts)
 
 
 _SHARED = "descent.cuh", "information.cuh"
+_PARTS = {"am": ("graph.cuh", "system.cuh")}  # that come before a loop's kernel.cu
 
 
 def refusal(vectors: Array, n_classes: int, own: Own) -> str | None:

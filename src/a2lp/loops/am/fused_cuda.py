@@ -11,7 +11,7 @@ from a2lp.kernels import descent
 
 SAME = 8  # squared distances below this many roundings of the lengths count as zero
 _REALS = f"{descent.ADAM} {descent.OBJECTIVE} tau alpha same slack degree_offset"
-_CHUNK_BYTES = 1 << 30  # of scales and edges
+_CHUNK_BYTES = 1 << 30  # of what is adapted
 
 
 def refusal(points: Points, settings: Any) -> str | None:
@@ -21,11 +21,11 @@ def refusal(points: Points, settings: Any) -> str | None:
 
 def run(points: Points, settings: Any) -> tuple[Any, Any]:
     """Z of all points (b, m, c), and the centroids (b, c, d) of the last round."""
-    b, m, _ = points.vectors.shape
+    b, m, d = points.vectors.shape
     c, centroids = points.n_classes, points.class_means.contiguous()
     z = centroids.new_empty((b, m, c))
     parameters = make_parameters(points, settings)
-    size = adapted_numbers(m, c)
+    size = adapted_numbers(m, c, d)
     for part in chunks(b, max(1, _CHUNK_BYTES // (size * z.element_size()))):
         adapted = z.new_empty((len(z[part]), size))
         descent.launch(
@@ -35,9 +35,9 @@ def run(points: Points, settings: Any) -> tuple[Any, Any]:
     return z, centroids
 
 
-def adapted_numbers(m: int, c: int) -> int:
-    """Of a task's scales and edges, with their moments."""
-    return 4 * (2 * m + c) * (m + c)
+def adapted_numbers(m: int, c: int, d: int) -> int:
+    """Of a task's scales and edges, with their moments, and the moments of its centroids."""
+    return 4 * (2 * m + c) * (m + c) + 2 * c * d
 
 
 def own_memory(points: Points) -> descent.Own:
@@ -47,7 +47,7 @@ def own_memory(points: Points) -> descent.Own:
     n = m + c
     padded = -(-n // 4) * 4
     row = (padded // 4 | 1) * 4
-    doubles = (descent.MOST_THREADS + 32) * 64 // bits
+    doubles = 2 * descent.MOST_THREADS // 32 * 64 // bits
     system = padded * row
     rows = 4 * padded + 4 * c * padded + c * n + 2 * c * m + c + 3 * m + 3 * n
     return descent.Own(doubles + system + rows, reused=system)
