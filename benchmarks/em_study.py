@@ -213,8 +213,10 @@ def main() -> None:
     parser.add_argument("--measure", nargs="*", choices=PARTS, help="all but public by default")
     parser.add_argument("--tasks", type=int, default=1000)
     parser.add_argument("--data", type=Path, help="the folder of earlier features, tasks and labels, for public")
+    parser.add_argument("--commit", metavar="HASH", help="the commit of the code, on a machine without a checkout")
     args = parser.parse_args()
-    record = Record(RECORDS / "em_study.json", "a2lp_em: constants on validation classes, and beside others")
+    what = "a2lp_em: constants on validation classes, and beside others"
+    record = Record(RECORDS / "em_study.json", what, args.commit)
     if args.measure is not None:
         measure(record, args.measure or list(PARTS[:-1]), args.tasks, args.data)
     write_text(PAGE, page(PAGE.read_text(encoding="utf-8"), record))
