@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from figures import GREY, drawing, svg
 from study import SETS, Record, fill, shown, table
 
 from a2lp.bench.statistics import Estimate, estimate, paired_difference
@@ -163,6 +162,8 @@ def page(text: str, record: Record) -> str:
 
 def figure(record: Record) -> str:
     """Differences to the best other method on novel classes, as SVG text: a line for each kind, a dot for each set."""
+    from figures import drawing, svg  # matplotlib, which a machine that only measures need not have
+
     found = compare(record, "a2lp_em", (*RIVALS, "a2lp_plus"))
     plus = compare(record, "a2lp_plus", ("lp",))
     kinds = list(dict.fromkeys(map(kind_of, found)))
@@ -178,6 +179,8 @@ def figure(record: Record) -> str:
 
 
 def _panel(axes: Any, cells: dict[str, Compared], kinds: list[str], names: list[str], title: str) -> None:
+    from figures import GREY
+
     axes.axvline(0, color=GREY, linewidth=1)
     for index, name in enumerate(names):
         some = {cell: value for cell, value in cells.items() if cell.split(" | ")[0] == name}
