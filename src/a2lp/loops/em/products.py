@@ -20,8 +20,10 @@ def inner_products(vectors: Array, powered: bool, local_whitening: bool) -> Arra
     """Inner products (b, n, n) of unit vectors."""
     xp = namespace(vectors)
     if powered:
-        x = _powered(vectors)
-        gram = unit_gram(x @ xp.matrix_transpose(x))
+        # NumPy's one after the other, so that a task's entries stay in a core's cache
+        parts = [vectors[i : i + 1, ...] for i in range(vectors.shape[0])] if is_numpy(xp) else [vectors]
+        powers = map(_powered, parts)
+        gram = unit_gram(xp.concat([x @ xp.matrix_transpose(x) for x in powers], axis=0))
     else:
         gram = vectors @ xp.matrix_transpose(vectors)
     return locally_whitened(gram) if local_whitening else gram
