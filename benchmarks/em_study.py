@@ -213,14 +213,17 @@ def main() -> None:
     parser.add_argument("--measure", nargs="*", choices=PARTS, help="all but public by default")
     parser.add_argument("--tasks", type=int, default=1000)
     parser.add_argument("--data", type=Path, help="the folder of earlier features, tasks and labels, for public")
+    parser.add_argument("--commit", metavar="HASH", help="the commit of the code, on a machine without a checkout")
+    parser.add_argument("--record", type=Path, default=RECORDS / "em_study.json")
     args = parser.parse_args()
-    record = Record(RECORDS / "em_study.json", "a2lp_em: constants on validation classes, and beside others")
+    record = Record(args.record, "a2lp_em: constants on validation classes, and beside others", args.commit)
     if args.measure is not None:
         measure(record, args.measure or list(PARTS[:-1]), args.tasks, args.data)
-    write_text(PAGE, page(PAGE.read_text(encoding="utf-8"), record))
-    curves = {form: found["curves"] for form, found in record.named("validation").items()}
-    if curves:
-        write_text(FIGURE, figure(curves))
+    if args.record == RECORDS / "em_study.json":
+        write_text(PAGE, page(PAGE.read_text(encoding="utf-8"), record))
+        curves = {form: found["curves"] for form, found in record.named("validation").items()}
+        if curves:
+            write_text(FIGURE, figure(curves))
 
 
 if __name__ == "__main__":

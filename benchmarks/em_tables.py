@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from figures import drawing, svg
 from study import CELLS, SETS, Record, cell_name, fill, shown, table
 
 # the forms of the method: whether base data are used, and whether equal shares are assumed
@@ -139,6 +138,8 @@ def page(text: str, record: Record) -> str:
 
 def figure(curves: dict[str, Any]) -> str:
     """Validation accuracy against the number of rounds and against the temperature."""
+    from figures import drawing, svg  # matplotlib, which a machine that only measures need not have
+
     colours = ["#0072B2", "#56B4E9", "#D55E00", "#E69F00"]
     with drawing(10.2, 3.0) as picture:
         for axes, name in zip(picture.subplots(1, 2, sharey=True), CURVES, strict=True):

@@ -16,23 +16,19 @@ killed goes on where it was. A part joins the record once all of its seeds are t
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import cache
 from itertools import product
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from study import RECORDS, ROOT, STAMP, Record, fill, table
+from study import RECORDS, ROOT, STAMP, Pieces, Record, fill, over_cores, table
 
 import a2lp
 from a2lp import cores
-from a2lp.environment import commit, stamp
+from a2lp.environment import commit
 from a2lp.files import write_text
 
 RECORD = RECORDS / "estimate.json"
@@ -78,14 +74,9 @@ class Draw(NamedTuple):
     def part(self) -> str:
         return f"{self.pool} {self.classes} {self.kind}"
 
-    def known(self, folder: Path, code: str) -> dict[str, Any] | None:
-        """What this code found in it, unless files were edited."""
-        path = self.path(folder)
-        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-        return found if found and found["commit"] == code and not code.endswith("-dirty") else None
-
-    def path(self, folder: Path) -> Path:
-        return folder / f"{self.part.replace(' ', '-')}-{self.seed}.json"
+    @property
+    def name(self) -> str:
+        return f"{self.part} {self.seed}"
 
 
 @cache
@@ -175,28 +166,15 @@ def runs(x: Array, truth: Array, draw: Draw) -> list[dict[str, float]]:
     ]
 
 
-def measure(draw: Draw, data: Path, photos: Path | None, folder: Path, code: str) -> None:
+def measure(draw: Draw, data: Path, photos: Path | None, pieces: Pieces) -> None:
     """Keep the runs of a draw with their stamp."""
-    found = runs(*load(draw.pool, data, photos), draw)
-    write_text(draw.path(folder), json.dumps({"result": found} | stamp() | {"commit": code}) + "\n")
+    pieces.keep(draw.name, runs(*load(draw.pool, data, photos), draw))
 
 
-def measure_all(draws: list[Draw], n_cores: int, *arguments: Any) -> None:
-    """Measure draws over cores, each with one thread."""
-    for name in ("A2LP_CORES", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
-        os.environ[name] = "1"  # before the processes start
-    with ProcessPoolExecutor(n_cores, mp_context=get_context("spawn")) as run:
-        waiting = [run.submit(measure, draw, *arguments) for draw in draws]
-        for number, done in enumerate(as_completed(waiting), 1):
-            done.result()
-            if number % 50 == 0 or number == len(draws):
-                print(f"{number} of {len(draws)} draws", flush=True)
-
-
-def join(record: Record, draws: list[Draw], folder: Path, code: str) -> None:
+def join(record: Record, draws: list[Draw], pieces: Pieces) -> None:
     """Put the parts of which every draw is there into the record, each with the stamp of its last one."""
     for part in dict.fromkeys(draw.part for draw in draws):
-        found = [draw.known(folder, code) for draw in draws if draw.part == part]
+        found = [pieces.known(draw.name) for draw in draws if draw.part == part]
         kept = [one for one in found if one is not None]
         if len(kept) < len(found):
             print(f"incomplete: {part}, {len(kept)} of {len(found)} draws")
@@ -302,7 +280,7 @@ def main() -> None:
     args = parser.parse_args()
     record = Record(args.record, __doc__.splitlines()[0])
     if args.measure:
-        code = args.commit or commit() or "unknown-dirty"
+        pieces = Pieces(args.draws, args.commit or commit() or "unknown-dirty")
         draws = [
             Draw(pool, classes, kind, seed)
             for pool in args.only.split(",")
@@ -312,9 +290,9 @@ def main() -> None:
             for seed in range(args.seeds)
         ]
         args.draws.mkdir(parents=True, exist_ok=True)
-        missing = [draw for draw in draws if draw.known(args.draws, code) is None]
-        measure_all(missing, args.cores, args.data, args.photos, args.draws, code)
-        join(record, draws, args.draws, code)
+        missing = [(draw, args.data, args.photos, pieces) for draw in draws if pieces.known(draw.name) is None]
+        over_cores(measure, missing, args.cores)
+        join(record, draws, pieces)
     write_text(args.page, page(args.page.read_text(encoding="utf-8"), record))
 
 

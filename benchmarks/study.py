@@ -8,11 +8,14 @@ their stamp to the others.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from a2lp.bench.protocol import Cell, Episodes, Params, draw_episodes, make_method
 from a2lp.bench.run import run
@@ -109,6 +112,38 @@ class Record:
         if len(origins) == 1:
             return f"All parts: {next(iter(origins))}."
         return "\n".join(f"- {', '.join(names)}: {origin}." for origin, names in origins.items())
+
+
+class Pieces(NamedTuple):
+    """A file for each piece of a part, so that a run which was killed goes on where it was."""
+
+    folder: Path
+    code: str
+
+    def path(self, name: str) -> Path:
+        return self.folder / f"{re.sub(r'[^A-Za-z0-9_.]+', '-', name)}.json"
+
+    def known(self, name: str) -> dict[str, Any] | None:
+        """What this code found in a piece, unless files were edited."""
+        path = self.path(name)
+        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        return found if found and found["commit"] == self.code and not self.code.endswith("-dirty") else None
+
+    def keep(self, name: str, result: Any) -> None:
+        """Write what was found in a piece, with its stamp."""
+        write_text(self.path(name), json.dumps({"result": result} | stamp() | {"commit": self.code}) + "\n")
+
+
+def over_cores(work: Callable[..., None], given: Sequence[tuple[Any, ...]], n_cores: int) -> None:
+    """Call ``work`` with each of these arguments, over cores with one thread each."""
+    for name in ("A2LP_CORES", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        os.environ[name] = "1"  # before the processes start
+    with ProcessPoolExecutor(n_cores, mp_context=get_context("spawn")) as run:
+        waiting = [run.submit(work, *arguments) for arguments in given]
+        for number, done in enumerate(as_completed(waiting), 1):
+            done.result()
+            if number % 50 == 0 or number == len(given):
+                print(f"{number} of {len(given)} pieces", flush=True)
 
 
 def stamps(record: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

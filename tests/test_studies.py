@@ -165,20 +165,20 @@ def test_docs_of_pools_and_images(page: str, studies: list[str]) -> None:
 
 
 def test_an_estimate_joins_the_record_once_all_of_its_draws_are_there(tmp_path: Path) -> None:
-    estimate = script("estimate")
-    record = script("study").Record(tmp_path / "record.json", "a test")
+    estimate, study = script("estimate"), script("study")
+    record, pieces = study.Record(tmp_path / "record.json", "a test"), study.Pieces(tmp_path, "abc")
     first, second = draws = [estimate.Draw("digits", "all", "class", seed) for seed in (0, 1)]
-    estimate.measure(first, tmp_path, None, tmp_path, "abc")
-    estimate.join(record, draws, tmp_path, "abc")
+    estimate.measure(first, tmp_path, None, pieces)
+    estimate.join(record, draws, pieces)
     assert not record.parts
-    estimate.measure(second, tmp_path, None, tmp_path, "abc")
-    estimate.join(record, draws, tmp_path, "def")  # other code
+    estimate.measure(second, tmp_path, None, pieces)
+    estimate.join(record, draws, study.Pieces(tmp_path, "def"))  # other code
     assert not record.parts
-    estimate.join(record, draws, tmp_path, "abc")
+    estimate.join(record, draws, pieces)
     (part,) = json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))["parts"].values()
     assert [(run["seed"], run["labels"]) for run in part["result"]] == [(s, n) for s in (0, 1) for n in estimate.SIZES]
     assert (part["commit"], part["settings"]) == ("abc", {"seeds": 2})
-    assert first.known(tmp_path, "abc") and not first.known(tmp_path, "abc-dirty")
+    assert pieces.known(first.name) and not study.Pieces(tmp_path, "abc-dirty").known(first.name)
 
 
 def test_docs_performance() -> None:
@@ -347,13 +347,22 @@ def test_small_runs_of_a2lp_em_and_a2lp_plus_fill_their_pages(small: Path, monke
 
 
 def test_a_small_run_of_the_grid_fills_its_page(small: Path, monkeypatch: Any) -> None:
-    grid, tables = script("robustness"), script("robustness_tables")
+    grid, tables, study = script("robustness"), script("robustness_tables"), script("study")
     monkeypatch.setattr(grid, "FOLDERS", {"cub": "cub"})
     monkeypatch.setattr(grid, "KINDS", [grid.Kind(5, 1, None, 15), grid.Kind(2, 1, 0.5, 375)])
     monkeypatch.setitem(grid.RIVALS, "prototypical", 2)
-    record = script("study").Record(small / "robustness.json", "")
-    grid.measure(record, "test", ["a2lp_em", "a2lp_plus", "lp", "prototypical"], 3, None)
-    grid.measure(record, "uniform", ["a2lp_em", "pt_map"], 3, None)
+    record, pieces = study.Record(small / "robustness.json", ""), study.Pieces(small, "abc")
+    names = {"test": ["a2lp_em", "a2lp_plus", "lp", "prototypical"], "uniform": ["a2lp_em", "pt_map"]}
+    names |= {"more": ["prototypical"]}
+    monkeypatch.setitem(grid.MORE, "prototypical", 20)
+    for split, methods in names.items():
+        plan = grid.planned(split, methods, 3, None)
+        for piece in plan[1:]:
+            grid.measure(piece, None, pieces)
+        grid.join(record, plan, pieces)
+        assert f"{split} {methods[0]}" not in record.parts  # a cell is missing
+        grid.measure(plan[0], None, pieces)
+        grid.join(record, plan, pieces)
     found = record.named("test")
     assert [len(cells) for cells in found.values()] == [4] * 4
     cell = "cub resnet12 | 5-way 1-shot, 15 queries, balanced"
@@ -362,6 +371,10 @@ def test_a_small_run_of_the_grid_fills_its_page(small: Path, monkeypatch: Any) -
     compared = tables.compare(record, "a2lp_em", ("prototypical",))[cell]
     assert compared.difference.mean == pytest.approx(sum(ours[:2]) / 2 - sum(theirs) / 2)
     assert all(int(name.split("shot, ")[1].split(" ")[0]) < 375 for name in found["lp"])  # classes have fewer images
+    more = tables.counted(record)["prototypical"]
+    assert {name: len(tables.percents(more[name])) for name in more if name.startswith("cub resnet12")} == {
+        cell: 3, "cub resnet12 | 2-way 1-shot, 36 queries, Dirichlet(0.5)": 2
+    }  # fmt: skip
     page = tables.page((small / "robustness.md").read_text(), record)
     assert page.count("| CUB, ResNet-12 |") == 2 and "| CUB, WideResNet, 5-shot |" in page
     assert "4 cells. The difference to the best other method is" in page

@@ -30,7 +30,7 @@ SHAPES = {
     "fewer queries than classes": (3, 5, 9, [1] * 5),
 }
 ESTIMATED = em.Settings(
-    rooted=False, centred=True, local_whitening=False, n_neighbors=20, gamma=12.0, alpha=0.6, temperature=14.0,
+    powered=False, centred=True, local_whitening=False, n_neighbors=20, gamma=12.0, alpha=0.6, temperature=14.0,
     rounds=10, prior=None, share_weight=1.0, mean_prior=2.0, pull=2.0, start_weight=0.3, support_weight=4.0,
     uniform=False,
 )  # fmt: skip

@@ -95,7 +95,7 @@ class Plain:
             if self.uniform and len(x) - self.s < self.c:
                 continue
             unequal = (self.c - 1) / (self.c * a + 1) * self.s / self.c
-            found.append(self.rounds(centred(x, codes, unequal**2 / (unequal**2 + 0.3**2)), 10, a, self.pull))
+            found.append(self.rounds(centred(x, codes, unequal**2 / (unequal**2 + 0.15**2)), 10, a, self.pull))
             fit = (found[-1] * (self.logits(common, found[-1]) - np.log(found[-1] + 1e-30))).sum()
             evidence.append(np.log(believed) + fit / 2 + self.probability(found[-1].sum(axis=0), a))
         self.weights = softmax(evidence)
@@ -150,7 +150,7 @@ def test_a2lp_em_is_its_equations(base: BaseStatistics, marginal: str, preproces
         if preprocess == "whiten":
             x = locally_whitened(unit((x - base.mean) @ base.whitening.astype(np.float64)))
         else:
-            x = unit(np.sqrt(np.maximum(x, 0) + 1e-6))
+            x = unit((np.maximum(x, 0) + 1e-6) ** 0.625)
         expected = Plain(x, batch.codes[i], marginal == "uniform", preprocess == "whiten").shares
         np.testing.assert_allclose(found.probabilities[i], expected, rtol=0, atol=1e-8)
 
@@ -166,7 +166,7 @@ def test_features_that_are_signed_keep_their_signs() -> None:
     for i, rectify in enumerate((True, False)):
         x = np.concatenate([support[i], query[i]])
         x = np.maximum(x, 0) if rectify else x
-        x = unit(np.where(x < 0, -1, 1) * np.sqrt(np.abs(x) + 1e-6))
+        x = unit(np.where(x < 0, -1, 1) * (np.abs(x) + 1e-6) ** 0.625)
         expected = Plain(x, codes[i], uniform=False, whitened=False, k=8).shares
         np.testing.assert_allclose(found.probabilities[i], expected, rtol=0, atol=1e-6)  # degrees have an offset
 
@@ -238,7 +238,7 @@ def test_the_centre_has_every_class_alike_whatever_its_shots() -> None:
     rng = np.random.default_rng(1)
     x, codes = np.abs(rng.normal(size=(1, 30, 12))), np.array([[0, 0, 0, 1, 2, 2]])
     found = a2lp.create("a2lp_em", n_neighbors=8).predict(a2lp.TaskBatch(x[:, :6], codes, x[:, 6:]))
-    expected = Plain(unit(np.sqrt(x[0] + 1e-6)), codes[0], uniform=False, whitened=False, k=8).shares
+    expected = Plain(unit((x[0] + 1e-6) ** 0.625), codes[0], uniform=False, whitened=False, k=8).shares
     np.testing.assert_allclose(found.probabilities[0], expected, rtol=0, atol=1e-9)
 
 
@@ -254,7 +254,7 @@ def test_fewer_points_than_classes_are_not_equal_classes() -> None:
     x = np.abs(np.random.default_rng(3).normal(size=(9, 12)))
     codes = np.arange(6)
     found = a2lp.create("a2lp_em", n_neighbors=4).predict(a2lp.TaskBatch(x[None, :6], codes[None], x[None, 6:]))
-    expected = Plain(unit(np.sqrt(x + 1e-6)), codes, uniform=False, whitened=False, k=4)
+    expected = Plain(unit((x + 1e-6) ** 0.625), codes, uniform=False, whitened=False, k=4)
     assert len(expected.weights) == 2
     np.testing.assert_allclose(found.probabilities[0], expected.shares, rtol=0, atol=1e-9)
 

@@ -6,10 +6,10 @@ class's share of the queries is estimated, under several hypotheses about how un
 the evidence for them; with ``marginal="uniform"`` they are equal. With more than one shot, a regression of the
 support's labels joins the assignment.
 
-By default no base data are used: vectors are rooted, normalised, centred between the mean of their task and that of its
-support, and normalised again. With statistics of the base classes, ``preprocess="whiten"`` is better: points are
-whitened by these, and locally by the deviations of the task's points from their nearest neighbours. With any other
-preprocessing the points are centred only.
+By default no base data are used: entries are taken to the power 5/8, vectors are normalised, centred between the mean
+of their task and that of its support, and normalised again. With statistics of the base classes,
+``preprocess="whiten"`` is better: points are whitened by these, and locally by the deviations of the task's points from
+their nearest neighbours. With any other preprocessing the points are centred only.
 
 With vectors of class names (``TaskBatch(..., prototypes=)``), labels are optional. The probabilities that names give
 join the assignment, and each anchor is drawn to its name by 1 / (1 + n_c), n_c the points that the class has: a named
@@ -115,7 +115,7 @@ class A2LPEM(LoopMethod):
         form = (_UNIFORM_WHITENED if whitened else _UNIFORM) if self.uniform else _WHITENED if whitened else _ESTIMATED
         shown = 1 - points.n_classes / points.codes.shape[1]  # by the support: 0 at one shot
         settings = em.Settings(
-            rooted=self.preprocess == "none",
+            powered=self.preprocess == "none",
             centred=not whitened,
             local_whitening=local,
             n_neighbors=self.n_neighbors,

@@ -3,9 +3,9 @@
 Everything is computed from the (n, n) inner products of a task's points: a class mean is a weighted sum of points, so
 its distances follow from inner products and weights.
 
-By default, points are rooted, and how unequal the classes are is inferred: there is a run for each of some hypotheses
-about it, from very unequal classes to equal ones, and the soft labels are their mean, weighted by the evidence for
-each. ``A2LPEM`` documents the parameters, docs/a2lp_em.md has the equations.
+By default, entries are taken to the power 5/8, and how unequal the classes are is inferred: there is a run for each of
+some hypotheses about it, from very unequal classes to equal ones, and the soft labels are their mean, weighted by the
+evidence for each. ``A2LPEM`` documents the parameters, docs/a2lp_em.md has the equations.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _PRIOR = 2.0  # where the classes' shares are not estimated, so that it does not
 class Settings(NamedTuple):
     """The constants of a run.
 
-    ``A2LPEM`` documents them. ``rooted`` and ``centred`` are what is done to vectors first; ``prior`` is None where how
-    unequal the classes are is inferred; ``mean_prior`` counts points at the centre that are added to each
+    ``A2LPEM`` documents them. ``powered`` and ``centred`` are what is done to vectors first; ``prior`` is None where
+    how unequal the classes are is inferred; ``mean_prior`` counts points at the centre that are added to each
     class; ``pull`` is how strongly classes are drawn to their expected masses; ``start_weight`` and
     ``support_weight`` are those of the logarithms of the first soft labels, and of the support's regression.
     """
 
-    rooted: bool
+    powered: bool
     centred: bool
     local_whitening: bool
     n_neighbors: int
@@ -94,7 +94,7 @@ def solve(engine: Arithmetic, points: Points, settings: Settings) -> Result:
     """Tasks from their vectors to soft labels; ``engine`` has the arithmetic that depends on where they are."""
     xp = namespace(points.vectors)
     n, s, c = points.vectors.shape[1], points.codes.shape[1], points.n_classes
-    gram = inner_products(points.vectors, settings.rooted, settings.local_whitening)
+    gram = inner_products(points.vectors, settings.powered, settings.local_whitening)
     # with fewer points than classes, no uniform marginal exists
     uniform = settings.uniform and n - s >= c
     settings = settings._replace(n_neighbors=min(settings.n_neighbors, n - 1), uniform=uniform)

@@ -1,4 +1,4 @@
-"""Inner products of a task's points for expectation-maximisation: rooted, centred, whitened; regression on them."""
+"""Inner products of a task's points for expectation-maximisation: powers, centred, whitened; regression on them."""
 
 from __future__ import annotations
 
@@ -9,33 +9,37 @@ from a2lp.engines.contract import Points
 from a2lp.preprocess import rooted, unit_gram
 
 # Share of the squares of a task's entries. After a (leaky) ReLU the negative entries have about a tenth of them, and
-# roots would enlarge them; features with both signs by nature have half or more.
+# powers would enlarge them; features with both signs by nature have half or more.
 _MOSTLY_POSITIVE = 2 / 3
 _LOCAL_NEIGHBOURS = 12
 _LOCAL_RIDGE = 6.0  # in mean eigenvalues
 _SUPPORT_RIDGE = 0.2
 
 
-def inner_products(vectors: Array, root: bool, local_whitening: bool) -> Array:
+def inner_products(vectors: Array, powered: bool, local_whitening: bool) -> Array:
     """Inner products (b, n, n) of unit vectors."""
     xp = namespace(vectors)
-    if root:
-        x = _rooted(vectors)
-        gram = unit_gram(x @ xp.matrix_transpose(x))
+    if powered:
+        # NumPy's one after the other, so that a task's entries stay in a core's cache
+        parts = [vectors[i : i + 1, ...] for i in range(vectors.shape[0])] if is_numpy(xp) else [vectors]
+        powers = map(_powered, parts)
+        gram = unit_gram(xp.concat([x @ xp.matrix_transpose(x) for x in powers], axis=0))
     else:
         gram = vectors @ xp.matrix_transpose(vectors)
     return locally_whitened(gram) if local_whitening else gram
 
 
-def _rooted(x: Array) -> Array:
-    """Signed square roots; where a task's negative entries are small they become zero."""
+def _powered(x: Array) -> Array:
+    """Entries to the power 5/8 with their signs; where a task's negative entries are small they become zero."""
     xp = namespace(x)
     positive = xp.clip(x, min=0.0)
     kept, total = (xp.sum(xp.vecdot(v, v), axis=1) for v in (positive, x))  # (b,)
     rectify = kept >= _MOSTLY_POSITIVE * total
     if bool(xp.all(rectify)):
-        return rooted(positive, "clamp")
-    return rooted(xp.where(rectify[:, None, None], positive, x), "sign")
+        roots = rooted(positive, "clamp")
+        return roots * xp.sqrt(xp.sqrt(roots))
+    roots = rooted(xp.where(rectify[:, None, None], positive, x), "sign")
+    return roots * xp.sqrt(xp.sqrt(xp.abs(roots)))
 
 
 def centred(gram: Array, weights: Array) -> Array:

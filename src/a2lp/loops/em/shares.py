@@ -15,7 +15,7 @@ from a2lp.engines.contract import Points
 CONCENTRATIONS = (0.5, 2.0, math.inf)  # a class or two have most of the points; unequal; equal
 _PROBABILITIES = (0.25, 0.25, 0.5)  # beforehand: equal or not are equally probable
 _INDEPENDENCE = 0.5  # of the points: what is known of one is partly known from its neighbours
-_DOUBT = 0.3  # as unequal as classes are when support and all points count alike in the centre, at one shot
+_DOUBT = 0.15  # as unequal as classes are when support and all points count alike in the centre, at one shot
 
 
 class Prior(NamedTuple):
