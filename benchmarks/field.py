@@ -176,7 +176,7 @@ def table_of_accuracies(found: dict[str, Any], name: str) -> str:
             [label, "uniform" if row["uniform"] else "", *(entry(row["cells"][key], best[key]) for key in keys)]
             for label, row in members.items()
         ]
-        parts.append(table(heads, lines))
+        parts.append(table(heads, lines, n_left=2))
     return "\n\n".join(filter(None, parts))
 
 
