@@ -215,7 +215,7 @@ def _difference(cell: dict[str, Any], theirs: dict[str, Any] | None) -> str:
 
 
 def table_of_times(times: dict[str, Any], public: dict[str, Any]) -> str:
-    heads = ["CUB, balanced, 1-shot", "ms a task", "public code, batched", "public code, one by one", "how much less"]
+    heads = ["CUB, balanced, 1-shot", "ms per task", "public code, batched", "public code, one by one", "speed-up"]
     lines = []
     for row in rows():
         ours, theirs = times.get(row.label), public.get(row.balanced or "", {})
