@@ -176,7 +176,7 @@ def table_of_accuracies(found: dict[str, Any], name: str) -> str:
             [label, "uniform" if row["uniform"] else "", *(entry(row["cells"][key], best[key]) for key in keys)]
             for label, row in members.items()
         ]
-        parts.append(table(heads, lines))
+        parts.append(table(heads, lines, n_left=2))
     return "\n\n".join(filter(None, parts))
 
 
@@ -215,7 +215,7 @@ def _difference(cell: dict[str, Any], theirs: dict[str, Any] | None) -> str:
 
 
 def table_of_times(times: dict[str, Any], public: dict[str, Any]) -> str:
-    heads = ["CUB, balanced, 1-shot", "ms a task", "public code, batched", "public code, one by one", "how much less"]
+    heads = ["CUB, balanced, 1-shot", "ms per task", "public code, batched", "public code, one by one", "speed-up"]
     lines = []
     for row in rows():
         ours, theirs = times.get(row.label), public.get(row.balanced or "", {})

@@ -176,7 +176,7 @@ def lines_table(*groups: list[Line]) -> str:
                 mark = MEMORY if found is not None and cell[0] in line.unread else ""
                 row.append((f"**{text}**" if bold else text) + mark)
             rows.append(row)
-    return table(heads, rows)
+    return table(heads, rows, n_left=3)
 
 
 def filled(lines: list[Line]) -> set[tuple[str, int]]:

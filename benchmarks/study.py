@@ -160,10 +160,10 @@ def fill(text: str, study: str, parts: Mapping[str, str]) -> str:
     return re.sub(rf"<!-- {study} (.*?) -->\n.*?<!-- end -->", part, text, flags=re.DOTALL)
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]], align: str = "---:") -> str:
-    """A Markdown table; nothing where there are no rows."""
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], align: str = "---:", n_left: int = 1) -> str:
+    """A Markdown table whose first ``n_left`` columns are text; nothing where there are no rows."""
     rows = list(rows)
-    lines = [heads, ["---", *[align] * (len(heads) - 1)], *rows]
+    lines = [heads, ["---"] * n_left + [align] * (len(heads) - n_left), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) if rows else ""
 
 

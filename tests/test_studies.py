@@ -315,7 +315,7 @@ def test_a_small_run_of_the_field_fills_its_page(small: Path, monkeypatch: Any) 
     without, with_base = page.split("| CUB, with base data |")
     assert f"| prototypical |  | **{cells['cub balanced 1-shot']['mean']:.2f} ±" in without
     assert "| simple_shot |" in with_base and "| sib | uniform |" in with_base
-    assert "| simple_shot | " in page.split("ms a task")[1]
+    assert "| simple_shot | " in page.split("ms per task")[1]
 
 
 def test_small_runs_of_a2lp_em_and_a2lp_plus_fill_their_pages(small: Path, monkeypatch: Any) -> None:

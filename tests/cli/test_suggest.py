@@ -62,7 +62,7 @@ def test_from_no_label_on(source: str, key: str, first: str) -> None:
     assert len({row[key] for row in rows}) == 12
     assert all(row[key].startswith(first) and not row["label"] and "typical of" in row["why"] for row in rows)
     assert f"{rows[0][key]}\t{rows[0]['why']}" in result.stdout
-    assert "no forecast of their effect yet" in result.stdout
+    assert "no forecast of the gain yet" in result.stdout
 
     filled("mine.csv", rows, key)  # what came out goes in
     result = run(source, "--labels", "mine.csv", "--out", "more.csv")

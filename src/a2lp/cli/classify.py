@@ -88,9 +88,7 @@ def classify(
         typer.echo(f"Report: {report}")
     given = result.table["given"]
     if not given.any():
-        typer.echo(
-            f"Next, check some: these are drawn at random, and say how good the labels are{paths_again(source)}:"
-        )
+        typer.echo(f"Next, label a random sample to check the accuracy{paths_again(source)}:")
         typer.echo(f"    {suggest_command(source, labels, how, names, text, '-n', str(AUDIT), '--audits', '1')}")
     elif not given.all():
         typer.echo(f"Next, choose points to label{paths_again(source)}:")
@@ -137,8 +135,8 @@ def _print_summary(task: Task, result: Labelled, source: str, out: str, target: 
         )
     else:
         console.print(
-            f"Nothing was checked: there is no label. By their own confidence, {100 * worth.accuracy:.0f} % of the "
-            "labels are right; names can be misleading without a sign of it. A random sample shows how good they are."
+            f"Nothing was checked: there is no label. According to the confidence, {100 * worth.accuracy:.0f} % of the "
+            "labels are right, but names can mislead with high confidence. Label a random sample to check them."
         )
     if worth.unseen >= _UNSEEN:
         console.print(
@@ -149,13 +147,11 @@ def _print_summary(task: Task, result: Labelled, source: str, out: str, target: 
     console.print(f"New labels that are doubtful (confidence below {DOUBT}): {doubtful}.")
     unreached = int((~columns["reached"]).sum())
     if unreached:
-        console.print(
-            f"Points without a path of neighbours to a labelled one, whose labels are probably wrong: {unreached}."
-        )
+        console.print(f"Points that no label reaches through the graph, whose labels are probably wrong: {unreached}.")
     if len(rows := worth.mistakes):
         shown = ", ".join(f"{columns[result.key][row]} ({columns['label'][row]})" for row in rows[:5])
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
-        console.print(f"Labels of yours that disagree with their neighbours and may be mistakes: {shown}{more}")
+        console.print(f"Your labels that disagree with their neighbours and may be mistakes: {shown}{more}")
 
 
 def _kept(result: Labelled, new: Any, target: float | None) -> str:
@@ -163,7 +159,7 @@ def _kept(result: Labelled, new: Any, target: float | None) -> str:
     from a2lp.checks import counted
 
     if not new.any():
-        return "Nothing was labelled: so high a confidence was never reached. Label more points, or ask for less."
+        return "Nothing was labelled: no point has so high a confidence. Label more points, or lower the threshold."
     least = float(result.table["confidence"][new].min())
     chosen = "" if target is None else f" for an accuracy of {100 * target:g} %"
     return (

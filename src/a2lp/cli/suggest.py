@@ -88,9 +88,7 @@ def _print_suggestions(task: Task, found: Suggestion) -> None:
     if count := found.how.count("audit"):
         typer.echo(f"{count} of them were drawn at random, to check the accuracy; the table marks them as audit.")
     if found.expected is None:
-        typer.echo("There is no forecast of their effect yet: it is made from labels, and there are none.")
+        typer.echo("There is no forecast of the gain yet, since there are no labels.")
     else:
-        points = f"{100 * found.expected:.1f} points"
-        typer.echo(
-            f"These {len(found.rows)} should raise the accuracy on the rest by about {points}, a rough forecast."
-        )
+        gain = f"{100 * found.expected:.1f} points (a rough forecast)"
+        typer.echo(f"Labels of these {len(found.rows)} should raise the accuracy on the rest by about {gain}.")

@@ -300,7 +300,7 @@ def fused_cpu(run: Callable[[Points, Any], Any], what: str = "steps") -> Engine:
             return None
         return f"it takes NumPy arrays, and these are {type(points.vectors).__module__} arrays"
 
-    reason = f"NumPy arrays: all {what} of a task in one compiled call, a task to a core"
+    reason = f"NumPy arrays: all {what} of a task in one compiled call, one task per core"
     return Engine("fused_cpu", run, reason, refusal)
 
 

@@ -26,9 +26,9 @@ _SPLITS = ("train", "val", "test", "novel")
 def join(members: Sequence[FeatureSet], bases: Sequence[BaseStatistics]) -> FeatureSet:
     """Join features of the same images by several networks.
 
-    The vectors of each network minus the mean of its base classes, at unit length, stand one behind the other: each
-    network has the same weight in an inner product. The mean is that of base classes, since one over the set that is
-    joined would let tasks see images outside of them.
+    The vectors of each network are centred on the mean of its base classes, normalised to unit length and concatenated,
+    so that each network has the same weight in an inner product. The mean is that of base classes, since a mean of the
+    joined set itself would depend on images outside of a task.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def join(members: Sequence[FeatureSet], bases: Sequence[BaseStatistics]) -> Feat
         Two or more. Rows are matched by file names; without names, the labels of all must be equal row by row. All must
         have the same images.
     bases : sequence of BaseStatistics
-        Of the base classes, one for each member and by the same network. ``BaseStatistics.of`` makes them.
+        Statistics of the base classes, one for each member, of the same network; see ``BaseStatistics.of``.
 
     Returns
     -------
@@ -46,8 +46,8 @@ def join(members: Sequence[FeatureSet], bases: Sequence[BaseStatistics]) -> Feat
 
     Notes
     -----
-    Statistics of base classes for the joined features cannot be combined from those of the members: unit length is not
-    linear, and the covariance between networks is in neither. They are made of joined features of base classes.
+    Base statistics of the joined features cannot be computed from those of the members: normalisation is not linear,
+    and the covariance between networks is in none of them. Compute them from joined features of base classes.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""CUDA kernels with a thread block to a task, for torch tensors: Sinkhorn's scaling, eigenvectors, descent of logits.
+"""CUDA kernels with one thread block per task, for torch tensors: Sinkhorn's scaling, eigenvectors, descent of logits.
 
 A task may stop by itself inside a kernel, where array operations on all tasks would have to ask the device.
 """

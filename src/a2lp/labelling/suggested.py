@@ -24,11 +24,11 @@ class Suggested:
     Attributes
     ----------
     keys : list
-        What the points are called: paths, names, or rows.
+        Keys of the points: paths, names, or rows.
     rows : array (m,)
         Their positions.
     why : tuple of str
-        What each of them stands for.
+        The reason for each of them.
     how : tuple of str
         How each was chosen, for the column ``how`` of a table of labels.
     key : str

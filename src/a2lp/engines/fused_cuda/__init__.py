@@ -142,7 +142,7 @@ def refusal(points: Points, settings: Settings) -> str | None:
 
 
 FUSED_CUDA = Engine(
-    "fused_cuda", run, "float32 tensors on a GPU: all steps of all tasks in one launch, a block to a task", refusal
+    "fused_cuda", run, "float32 tensors on a GPU: all steps of all tasks in one launch, one block per task", refusal
 )
 
 
