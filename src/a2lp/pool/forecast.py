@@ -20,7 +20,8 @@ from a2lp.pool.cells import LINKS, expected_products
 from a2lp.pool.methods import FIT_WHOLE
 from a2lp.pool.neighbours import SPARE, pick_method
 from a2lp.pool.part import part_size
-from a2lp.pool.whiten import LARGE, SAMPLE
+from a2lp.pool.stages import LARGE
+from a2lp.pool.whiten import SAMPLE
 
 _PROCESS = 400 << 20  # Python, the libraries, and tiles that are compared
 _EDGES = 1.45  # entries of a row of the graph, for each neighbour that a point chooses
