@@ -16,6 +16,8 @@ from a2lp import Pool
 from a2lp.errors import A2LPError
 from a2lp.pool import cells, graph, neighbours, prepare, stages, whiten
 from a2lp.pool.neighbours import rows_of
+from a2lp.pool.rows import products, weighted_sums
+from a2lp.pool.stages import release, stored
 
 X = np.random.default_rng(0).normal(size=(1500, 12)).astype(np.float16)
 WORK = {  # what each stage does, in its order
@@ -172,3 +174,38 @@ def test_every_half_has_its_value() -> None:
     finite = np.isfinite(every)
     np.testing.assert_array_equal(rows_of(every)[finite], every.astype(np.float32)[finite])
     assert np.isnan(rows_of(every)[~finite]).all()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_pages_of_a_map_leave_once_they_were_read(tmp_path: Path) -> None:
+    def resident() -> int:
+        return sum(
+            int(line.split()[1]) << 10
+            for line in Path("/proc/self/status").read_text().splitlines()
+            if line.startswith(("RssFile", "RssShmem"))
+        )
+
+    x = np.random.default_rng(0).normal(size=(200_000, 64)).astype(np.float16)
+    points = stored(x)
+    assert isinstance(points, np.memmap)
+
+    def work(points: Any) -> tuple[Any, Any]:
+        ones, out = np.ones((len(points), 2), np.float32), np.empty(len(points), np.float32)
+        return weighted_sums(ones, points), products(points, lambda _, rows: (rows**2).sum(axis=1), out)
+
+    work(x[:10])  # so that all libraries are loaded
+    before = resident()
+    sums, lengths = work(points)
+    assert resident() - before < x.nbytes / 4
+    np.testing.assert_allclose(sums[1], x.sum(axis=0, dtype=np.float64), rtol=1e-3, atol=1)
+    np.testing.assert_allclose(lengths, (x.astype(np.float32) ** 2).sum(axis=1), rtol=1e-5)
+    assert points.sum(dtype=np.float64) == x.sum(dtype=np.float64) and resident() - before > x.nbytes / 2
+    release(points[1000:150_000])
+    assert resident() - before < x.nbytes / 2
+    np.testing.assert_array_equal(points, x)
+    changed = np.memmap(tmp_path / "changes", np.uint8, "w+", shape=(1 << 16,))
+    changed.flush()
+    private = np.memmap(tmp_path / "changes", np.uint8, "c")
+    private[5] = 1
+    release(private, private[:100])
+    assert private[5] == 1  # it is in no file
