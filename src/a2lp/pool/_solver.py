@@ -87,13 +87,23 @@ def turn(r, p, share, first, last):
 
 
 @_exact
-def row_sums(indptr, data, sums):
-    """The sum of each row, in float64."""
+def row_sums(indptr, data, power, sums):
+    """The sum of the entries of each row, or of their squares, in float64."""
     for i in range(len(sums)):
         total = 0.0
         for e in range(indptr[i], indptr[i + 1]):
-            total += data[e]
+            total += np.float64(data[e]) ** power
         sums[i] = total
+
+
+@_exact
+def multiply_vector(indptr, indices, data, vector, product):
+    """The product with a vector (n,), in float64."""
+    for i in range(len(product)):
+        total = 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            total += data[e] * vector[indices[e]]
+        product[i] = total
 
 
 @_exact
@@ -166,3 +176,22 @@ def components(indptr, indices, part):
                     length += 1
         count += 1
     return count
+
+
+@_exact
+def heaviest(indptr, indices, weights, group, n_groups):
+    """For each point the group that its edges lead to with the largest sum of weights; its own without edges."""
+    found = group.copy()
+    total = np.zeros(n_groups)
+    for i in range(len(group)):
+        best = 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            total[group[indices[e]]] += weights[e]
+        for e in range(indptr[i], indptr[i + 1]):
+            g = group[indices[e]]
+            if total[g] > best:
+                best = total[g]
+                found[i] = g
+        for e in range(indptr[i], indptr[i + 1]):
+            total[group[indices[e]]] = 0
+    return found

@@ -69,7 +69,7 @@ def _bytes(n: int, d: int, c: int, k: int, itemsize: int) -> int:
     lists = n * (k + SPARE) * 8
     edges = n * k * _EDGES * 8
     whitening = _WHITENING * d * min(n, SAMPLE)
-    search = points + lists
+    search = float(points + lists)
     if mapped:
         search += 2 * n * d  # a map counts while it is read in any order
     if pick_method("auto", n) == "cells":

@@ -15,12 +15,12 @@ from a2lp.checks import require_number, require_whole
 from a2lp.cores import map_on_cores
 from a2lp.errors import A2LPWarning, InputError, ShapeError
 from a2lp.pool.neighbours import SPARE, Lists, NdArray, Progress, check_points, pick_method, search, search_rows
+from a2lp.pool.ordering import fast_order
 from a2lp.pool.stages import Stages, release
 
 Sparse = Any  # a scipy.sparse.csr_array
 
 _ORDERED = 20_000  # points up to which everything is in the cache, whatever the order of the rows
-_CELL = 256  # points of a cell
 _ROWS = 65_536  # that are sorted at a time
 
 
@@ -70,7 +70,7 @@ class PoolGraph:
         from a2lp.pool import _solver as kernels
 
         sums = np.empty(self.n)
-        kernels.row_sums(self._pattern[0], self.weights.data, sums)
+        kernels.row_sums(self._pattern[0], self.weights.data, 1, sums)
         return sums
 
     @property
@@ -86,9 +86,7 @@ class PoolGraph:
         w, (indptr, indices) = self.weights, self._pattern
         if self.n <= _ORDERED:
             return System(None, indptr, indices, self.normalised.data)
-        cell = np.empty(self.n, np.int64)
-        kernels.nearest_seed(indptr, indices, np.linspace(0, self.n - 1, self.n // _CELL).astype(np.int64), cell)
-        order = np.argsort(cell, kind="stable").astype(np.int32)
+        order = fast_order(indptr, indices, w.data)
         starts, columns, data = np.empty_like(indptr), np.empty_like(indices), np.empty_like(w.data)
         kernels.arrange(indptr, indices, w.data, self._scale, order, np.argsort(order), starts, columns, data)
         release(w.data, w.indices, w.indptr)

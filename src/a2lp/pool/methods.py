@@ -355,8 +355,9 @@ def _evidence(task: Task, method: str) -> Any:
     """Logarithms of the probabilities of logistic regression (n, c)."""
     points = task.vectors(method)
     coefficients = like(task.memory.fitted(host_rows(points, task.given), task.targets), points)
-    out = namespace(points).empty((len(points), task.n_classes), dtype=coefficients.dtype, device=device(points))
-    return products(points, lambda _, x: log_softmax(logistic.scores(x, coefficients)), out)
+    xp = namespace(points)
+    out = xp.empty((len(points), task.n_classes), dtype=coefficients.dtype, device=device(points))
+    return products(points, lambda _, x: xp.clip(log_softmax(logistic.scores(x, coefficients)), _LEAST, None), out)
 
 
 def _exponentials(values: Any) -> Any:
@@ -380,7 +381,7 @@ def _expectation_maximisation(task: Task, evidence: Any) -> Any:
 
         def expected(part: slice, x: Any, means: Any = means, shift: Any = shift) -> Any:
             closeness = x @ (2 * _SHARPNESS * means.T)  # less |x|^2, which is 1
-            return softmax(closeness + shift + weight * xp.clip(evidence[part], _LEAST, None))
+            return softmax(closeness + shift + weight * evidence[part])
 
         soft = products(points, expected, soft if soft.dtype == evidence.dtype else xp.empty_like(evidence))
         soft = task.pinned(task.smoothed(soft, f"em {number}"))
