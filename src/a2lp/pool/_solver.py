@@ -87,6 +87,34 @@ def turn(r, p, share, first, last):
 
 
 @_exact
+def row_sums(indptr, data, power, sums):
+    """The sum of the entries of each row, or of their squares, in float64."""
+    for i in range(len(sums)):
+        total = 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            total += np.float64(data[e]) ** power
+        sums[i] = total
+
+
+@_exact
+def multiply_vector(indptr, indices, data, vector, product):
+    """The product with a vector (n,), in float64."""
+    for i in range(len(product)):
+        total = 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            total += data[e] * vector[indices[e]]
+        product[i] = total
+
+
+@_exact
+def scaled(indptr, indices, weights, scale, data):
+    """The entries of S = D^-1/2 W D^-1/2; ``scale`` is D^-1/2."""
+    for i in range(len(indptr) - 1):
+        for e in range(indptr[i], indptr[i + 1]):
+            data[e] = weights[e] * scale[i] * scale[indices[e]]
+
+
+@_exact
 def arrange(indptr, indices, weights, scale, order, place, starts, columns, data):
     """S = D^-1/2 W D^-1/2 with rows and columns in another order; ``scale`` is D^-1/2, ``place`` undoes ``order``."""
     e = 0
@@ -122,3 +150,48 @@ def nearest_seed(indptr, indices, seeds, cell):
                 cell[j] = cell[i]
                 queue[length] = j
                 length += 1
+
+
+@_exact
+def components(indptr, indices, part):
+    """The component of each point (n,), numbered in the order of their first points; returns how many there are."""
+    n = len(part)
+    part[:] = -1
+    queue = np.empty(n, np.int32)
+    count = 0
+    for seed in range(n):
+        if part[seed] >= 0:
+            continue
+        part[seed] = count
+        queue[0] = seed
+        first, length = 0, 1
+        while first < length:
+            i = queue[first]
+            first += 1
+            for e in range(indptr[i], indptr[i + 1]):
+                j = indices[e]
+                if part[j] == -1:
+                    part[j] = count
+                    queue[length] = j
+                    length += 1
+        count += 1
+    return count
+
+
+@_exact
+def heaviest(indptr, indices, weights, group, n_groups):
+    """For each point the group that its edges lead to with the largest sum of weights; its own without edges."""
+    found = group.copy()
+    total = np.zeros(n_groups)
+    for i in range(len(group)):
+        best = 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            total[group[indices[e]]] += weights[e]
+        for e in range(indptr[i], indptr[i + 1]):
+            g = group[indices[e]]
+            if total[g] > best:
+                best = total[g]
+                found[i] = g
+        for e in range(indptr[i], indptr[i + 1]):
+            total[group[indices[e]]] = 0
+    return found

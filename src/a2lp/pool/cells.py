@@ -241,7 +241,7 @@ def _link(lists: Lists, before: _Links | None) -> _Links:
     n = len(lists.indices)
     links, counts = np.empty((n, LINKS), np.int32), np.zeros(n, np.int32)
     kernels.add_reverse(lists.indices, min(_LINKED, lists.indices.shape[1]), links, counts)
-    new = np.ones((n, LINKS), bool)
+    new = np.ones((n, LINKS), bool) if before is None else before.new  # written anew below
     if before is not None:
         parts = chunks(n, _ROWS)
         map_on_cores(
@@ -290,7 +290,9 @@ def _in_the_order_of_points(lists: Lists, order: NdArray) -> Lists:
     from a2lp.pool import _kernels as kernels
 
     found = Lists(np.empty_like(lists.similarities), np.empty_like(lists.indices))
-    known = lists.indices != kernels.NOBODY
-    named = np.where(known, order[np.where(known, lists.indices, 0)], kernels.NOBODY).astype(np.int32)
-    found.similarities[order], found.indices[order] = lists.similarities, named
+    for part in chunks(len(order), _ROWS):
+        indices = lists.indices[part]
+        known = indices != kernels.NOBODY
+        found.similarities[order[part]] = lists.similarities[part]
+        found.indices[order[part]] = np.where(known, order[np.where(known, indices, 0)], kernels.NOBODY)
     return found

@@ -10,7 +10,7 @@ import numpy as np
 from a2lp import cores
 from a2lp.arrays import chunks
 from a2lp.pool.graph import System
-from a2lp.pool.neighbours import NdArray
+from a2lp.pool.neighbours import NdArray, rows_of
 
 LANES = 8  # columns are padded to a multiple of this, so that loops over them are vector operations
 _LOOSE = 1e-4  # from this tolerance on, float32 is precise enough, and so is the residual that the rounds keep up
@@ -183,7 +183,8 @@ class Solver:
 
         def fill(first: int, last: int) -> None:
             part = slice(first * self.kernels.ROWS, last * self.kernels.ROWS)
-            out[part, : array.shape[1]] = array[part if self.order is None else self.order[part]]
+            rows = part if self.order is None else self.order[part]
+            out[part, : array.shape[1]] = rows_of(array, rows) if array.dtype == np.float16 else array[rows]
 
         self._each(fill, out.size)
         return out

@@ -20,14 +20,17 @@ from a2lp.pool.cells import LINKS, expected_products
 from a2lp.pool.methods import FIT_WHOLE
 from a2lp.pool.neighbours import SPARE, pick_method
 from a2lp.pool.part import part_size
-from a2lp.pool.whiten import LARGE, SAMPLE
+from a2lp.pool.stages import LARGE
+from a2lp.pool.whiten import SAMPLE
 
-_PROCESS = 400 << 20  # Python, the libraries, and tiles that are compared
+_PROCESS = 420 << 20  # Python, the libraries, and tiles that are compared
+_WHITENING = 11  # bytes for each number of the sample
+_VECTORS = 150  # bytes of a point in vectors and tables
 _EDGES = 1.45  # entries of a row of the graph, for each neighbour that a point chooses
 _EXACT_SHARE, _CELLS_SHARE = 0.7, 0.35  # of the speed of products, with the lists that are kept up
 _POINT = 4e-5  # seconds for the cells and the neighbours of neighbours of a point, on two cores
 _ANSWER = 2.5e-7  # seconds for a point and a class in an answer, on two cores
-_COLUMNS = 32  # of a block of classes that is solved at a time
+_COLUMNS = 24  # of a block of classes that is solved at a time
 
 
 class Forecast(NamedTuple):
@@ -62,21 +65,26 @@ def check_memory(n: int, d: int, limit: int | None, itemsize: int = 4) -> None:
 
 def _bytes(n: int, d: int, c: int, k: int, itemsize: int) -> int:
     mapped = n * d * itemsize > LARGE
-    points = n * d * (2 if mapped else itemsize)  # a map counts while it is read
+    points = 0 if mapped else n * d * itemsize
     lists = n * (k + SPARE) * 8
-    graph = n * k * _EDGES * 8
+    edges = n * k * _EDGES * 8
+    whitening = _WHITENING * d * min(n, SAMPLE)
     search = float(points + lists)
+    if mapped:
+        search += 2 * n * d  # a map counts while it is read in any order
     if pick_method("auto", n) == "cells":
-        links = 2 * n * LINKS * 5
-        search += max(links, 40 * 4 * math.sqrt(n) * d * 4)  # neighbours of neighbours; the sample of k-means
-    classes = 4 * n * c
-    block = 4 * n * min(_COLUMNS, c)
+        links = n * LINKS * (2 * 4 + 1)
+        search += max(links, 40 * 4 * math.sqrt(n) * d * 4) + 44 * n  # the sample of k-means; cells
+    graph = edges + 12 * n + (0 if mapped else edges + lists)  # in the order of cells, and in that of the points
     sample = part_size(n) * (4 * d + 8 * (k + SPARE)) if n > part_size(n) else 0
-    # propagated, em, logits and what is solved; starts of the next answer in half precision
-    answer = (0 if mapped else points) + lists + 2 * graph + sample + 4 * classes + 4 * classes // 2 + 5 * block
-    # three sets of probabilities, one of them in float64
-    judged = (0 if mapped else points) + lists + 2 * graph + sample + 4 * classes + 4 * classes // 2 + 2 * classes
-    return int(_PROCESS + max(search, answer, judged))
+    classes = 4 * n * c
+    starts = 0 if classes > LARGE else classes // 2  # in half precision, or in files
+    block = 4 * n * min(_COLUMNS, c)
+    held = points + graph + sample + _VECTORS * n
+    # propagated, em, and what is solved; then the answer and calibrated probabilities in float64
+    answer = held + 3 * classes + 3 * starts + 4 * block
+    judged = held + 2 * classes + 4 * starts + 2 * classes
+    return int(_PROCESS + max(whitening, search, answer, judged))
 
 
 def _seconds(n: int, d: int, c: int) -> float:

@@ -9,19 +9,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from a2lp.arrays import chunks
 from a2lp.checks import require_number, require_whole
 from a2lp.cores import map_on_cores
 from a2lp.errors import A2LPWarning, InputError, ShapeError
 from a2lp.pool.neighbours import SPARE, Lists, NdArray, Progress, check_points, pick_method, search, search_rows
-from a2lp.pool.stages import Stages
+from a2lp.pool.ordering import fast_order
+from a2lp.pool.stages import Stages, release
 
 Sparse = Any  # a scipy.sparse.csr_array
 
 _ORDERED = 20_000  # points up to which everything is in the cache, whatever the order of the rows
-_CELL = 256  # points of a cell
 _ROWS = 65_536  # that are sorted at a time
 
 
@@ -68,23 +67,29 @@ class PoolGraph:
     @cached_property
     def degree(self) -> NdArray:
         """Row sums of the weights (n,), in float64."""
-        return np.asarray(self.weights.sum(axis=1, dtype=np.float64)).ravel()
+        from a2lp.pool import _solver as kernels
+
+        sums = np.empty(self.n)
+        kernels.row_sums(self._pattern[0], self.weights.data, 1, sums)
+        return sums
+
+    @property
+    def _pattern(self) -> tuple[NdArray, NdArray]:
+        """Where rows begin, and the columns of their entries: of one type each, so that kernels are compiled once."""
+        return self.weights.indptr.astype(np.int64, copy=False), self.weights.indices.astype(np.int32, copy=False)
 
     @cached_property
     def system(self) -> System:
         """What ``propagate`` solves."""
         from a2lp.pool import _solver as kernels
 
-        w = self.weights
-        indptr = w.indptr.astype(np.int64, copy=False)  # of one type, so that it is compiled once
-        indices = w.indices.astype(np.int32, copy=False)
+        w, (indptr, indices) = self.weights, self._pattern
         if self.n <= _ORDERED:
             return System(None, indptr, indices, self.normalised.data)
-        cell = np.empty(self.n, np.int64)
-        kernels.nearest_seed(indptr, indices, np.linspace(0, self.n - 1, self.n // _CELL).astype(np.int64), cell)
-        order = np.argsort(cell, kind="stable").astype(np.int32)
+        order = fast_order(indptr, indices, w.data)
         starts, columns, data = np.empty_like(indptr), np.empty_like(indices), np.empty_like(w.data)
         kernels.arrange(indptr, indices, w.data, self._scale, order, np.argsort(order), starts, columns, data)
+        release(w.data, w.indices, w.indptr)
         return System(order, starts, columns, data)
 
     @property
@@ -95,9 +100,11 @@ class PoolGraph:
     @cached_property
     def normalised(self) -> Sparse:
         """S = D^-1/2 W D^-1/2 of eq. 2 (n, n)."""
-        scale, w = self._scale, self.weights
-        data = w.data * np.repeat(scale, np.diff(w.indptr)) * scale[w.indices]
-        return sparse.csr_array((data.astype(w.dtype, copy=False), w.indices, w.indptr), shape=w.shape)
+        from a2lp.pool import _solver as kernels
+
+        w, data = self.weights, np.empty_like(self.weights.data)
+        kernels.scaled(*self._pattern, w.data, self._scale, data)
+        return sparse.csr_array((data, w.indices, w.indptr), shape=w.shape)
 
     @cached_property
     def _on_devices(self) -> dict[Any, Any]:
@@ -122,7 +129,11 @@ class PoolGraph:
             from a2lp.pool.device_graph import components
 
             return self.n, components(system).cpu().numpy()
-        count, part = connected_components(self.weights, directed=False)
+        from a2lp.pool import _solver as kernels
+
+        part = np.empty(self.n, np.int32)
+        count = kernels.components(*self._pattern, part)
+        release(self.weights.indices)
         return int(count), part
 
     def reached(self, labelled: NdArray) -> NdArray:
@@ -180,8 +191,10 @@ def neighbour_graph(
         weights = from_chosen(lists, chosen, gamma).weights
         return weights.data, weights.indices, weights.indptr, *lists
 
-    arrays = make() if stages is None else stages.keep(f"graph {k} {gamma:g} {method}", make)
-    return PoolGraph(sparse.csr_array(arrays[:3], shape=(n, n)), Lists(*arrays[3:]))
+    arrays = make() if stages is None else stages.aside(stages.keep(f"graph {k} {gamma:g} {method}", make))
+    found = PoolGraph(sparse.csr_array(arrays[:3], shape=(n, n)), Lists(*arrays[3:]))
+    release(*arrays)
+    return found
 
 
 def from_distances(indices: Any, similarities: Any, gamma: float = 3) -> PoolGraph:

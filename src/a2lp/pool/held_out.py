@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from a2lp.cores import alone, crew
+from a2lp.cores import alone, count, crew
 from a2lp.pool.neighbours import NdArray
 
 _SMALL = 30_000  # points
@@ -60,7 +60,10 @@ def predict_held_out(
 
     numbers = np.unique(folds[folds >= 0]).tolist()
     with crew() as run:
-        # a fold to a core, or, where its arrays are large, all cores to a fold
-        found = (run if len(codes) <= _SMALL and not on_device else alone)(predicted, numbers)
+        # a fold to a core; all cores to each of the large ones, and of those that would leave cores idle
+        n_alone = 0 if len(numbers) <= count() else len(numbers) % count()
+        if len(codes) > _SMALL or on_device:
+            n_alone = len(numbers)
+        found = alone(predicted, numbers[:n_alone]) + run(predicted, numbers[n_alone:])
     order = np.argsort(np.concatenate([rows for rows, _ in found]))
     return np.asarray(np.concatenate([values for _, values in found])[order])

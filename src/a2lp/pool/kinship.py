@@ -21,10 +21,13 @@ class Kinship:
     """K of a graph (n, n), row by row."""
 
     def __init__(self, graph: PoolGraph) -> None:
+        from a2lp.pool import _solver as kernels
+
         s = graph.normalised
-        self.n, self._s = graph.n, s
-        squares = np.add.reduceat(np.append(s.data.astype(np.float64) ** 2, 0), s.indptr[:-1]) * (np.diff(s.indptr) > 0)
+        self.n, self._multiply = graph.n, kernels.multiply_vector
         self._system = s.indptr.astype(np.int64, copy=False), s.indices.astype(np.int32, copy=False), s.data
+        squares = np.empty(self.n)
+        kernels.row_sums(self._system[0], s.data, 2, squares)
         self._scale = 1 / np.sqrt(1 + _EDGE**2 * squares)
         self._space = self._make_space()
 
@@ -45,8 +48,10 @@ class Kinship:
         No entry of K is above 1, so it is at most the sum of need_j (1 - covered_j) K_ij: two products with the graph.
         """
         v = need * (1 - covered) * self._scale
-        around = self._s @ v
-        found: NdArray = self._scale * (v + _EDGE * around + _EDGE**2 * (self._s @ around))
+        around, further = np.empty((2, self.n))
+        self._multiply(*self._system, v, around)
+        self._multiply(*self._system, around, further)
+        found: NdArray = self._scale * (v + _EDGE * around + _EDGE**2 * further)
         return found * _ROUNDING
 
     def gains(self, rows: NdArray, need: NdArray, covered: NdArray) -> NdArray:

@@ -16,6 +16,7 @@ from a2lp.pool.neighbours import NdArray, nearest, rows_of
 from a2lp.pool.part import Part
 from a2lp.pool.propagate import propagate
 from a2lp.pool.rows import by_rows, products
+from a2lp.pool.stages import LARGE, release, temporary
 
 _LARGEST = 0.02  # residual of a distribution at any point, so that one label counts among a million points
 
@@ -65,12 +66,12 @@ class Memory:
         fits = start is not None and start.shape == y.shape
         if fits:
             z = propagate(graph, y, alpha, tolerance=tolerance, start=start, largest=_LARGEST, overwrite=True).Z
+            if isinstance(start, np.ndarray):
+                release(start)
         else:
             z = propagate(graph, y, alpha, tolerance=tolerance, overwrite=True).Z
         if self.keep:
-            # three digits: more than the tolerance of what starts from it
-            xp = namespace(z)
-            self._starts[name] = by_rows(lambda part: z[part], xp.empty(z.shape, dtype=xp.float16, device=device(z)))
+            self._starts[name] = _halves(z)
         return z
 
     def fitted(self, points: NdArray, targets: NdArray) -> NdArray:
@@ -97,6 +98,16 @@ class Memory:
         if self.keep:
             self._nearest = rows, closest, cosine
         return closest.copy()
+
+
+def _halves(z: Any) -> Any:
+    """A copy in half precision: three digits, more than the tolerance of what starts from it."""
+    xp = namespace(z)
+    if isinstance(z, np.ndarray) and z.size * 4 > LARGE:
+        out = by_rows(lambda part: z[part], temporary(z.shape, np.float16))
+        release(out)
+        return out
+    return by_rows(lambda part: z[part], xp.empty(z.shape, dtype=xp.float16, device=device(z)))
 
 
 def _nearest_on_device(points: Any, rows: NdArray) -> NdArray:

@@ -222,8 +222,7 @@ def a2lp(task: Task) -> Any:
 
 def logistic_regression(task: Task) -> Any:
     """Logistic regression on the labelled points alone."""
-    logits = _logits(task, "logistic")
-    return by_rows(lambda part: softmax(logits[part]), logits)
+    return _exponentials(_evidence(task, "logistic"))
 
 
 def smoothed_lr(task: Task) -> Any:
@@ -233,7 +232,7 @@ def smoothed_lr(task: Task) -> Any:
 
 def em(task: Task) -> Any:
     """Class means and soft labels in turn on the graph, combined with logistic regression."""
-    return _expectation_maximisation(task, _logits(task, "em"))
+    return _expectation_maximisation(task, _evidence(task, "em"))
 
 
 def knn(task: Task) -> Any:
@@ -255,7 +254,9 @@ def auto(task: Task) -> Any:
         return named(task)
     assert task.weights is not None
     weights, models = task.weights, _models(task)
-    return by_rows(lambda part: mix(_logarithms(models, part), weights), namespace(models[-1]).empty_like(models[-1]))
+    # that of smoothed_lr is needed no more; with names it may be that of another model, too
+    out = models[-1] if task.names is None else np.empty_like(models[-1])
+    return by_rows(lambda part: mix(_logarithms(models, part), weights), out)
 
 
 METHODS: dict[str, Callable[[Task], Any]] = {
@@ -316,10 +317,10 @@ def _models(task: Task) -> list[Any]:
     if task.names is not None:
         return _models_with_names(task)
     task.check()
-    logits = _logits(task, "auto")
+    evidence = _evidence(task, "auto")
     task.check()
-    found = [task.propagated, _expectation_maximisation(task, logits)]
-    return [*found, task.smoothed(by_rows(lambda part: softmax(logits[part]), logits), "smoothed_lr")]
+    found = [task.propagated, _expectation_maximisation(task, evidence)]
+    return [*found, task.smoothed(_exponentials(evidence), "smoothed_lr")]
 
 
 def _logarithms(models: list[Any], rows: Any) -> Any:
@@ -350,15 +351,23 @@ def _models_with_names(task: Task) -> list[NdArray]:
     return [*map(shared_out, models), names]
 
 
-def _logits(task: Task, method: str) -> Any:
+def _evidence(task: Task, method: str) -> Any:
+    """Logarithms of the probabilities of logistic regression (n, c)."""
     points = task.vectors(method)
     coefficients = like(task.memory.fitted(host_rows(points, task.given), task.targets), points)
-    out = namespace(points).empty((len(points), task.n_classes), dtype=coefficients.dtype, device=device(points))
-    return products(points, lambda _, x: logistic.scores(x, coefficients), out)
+    xp = namespace(points)
+    out = xp.empty((len(points), task.n_classes), dtype=coefficients.dtype, device=device(points))
+    return products(points, lambda _, x: xp.clip(log_softmax(logistic.scores(x, coefficients)), _LEAST, None), out)
 
 
-def _expectation_maximisation(task: Task, logits: Any) -> Any:
-    points, xp = task.vectors("em"), namespace(logits)
+def _exponentials(values: Any) -> Any:
+    """They take the place of the values."""
+    xp = namespace(values)
+    return by_rows(lambda part: xp.exp(values[part]), values)
+
+
+def _expectation_maximisation(task: Task, evidence: Any) -> Any:
+    points, xp = task.vectors("em"), namespace(evidence)
     weight = min(4.0, 0.5 + 0.5 * task.labels_per_class)
     soft = task.pinned(lp(task))
     for number in range(_EM_ROUNDS):
@@ -372,9 +381,8 @@ def _expectation_maximisation(task: Task, logits: Any) -> Any:
 
         def expected(part: slice, x: Any, means: Any = means, shift: Any = shift) -> Any:
             closeness = x @ (2 * _SHARPNESS * means.T)  # less |x|^2, which is 1
-            evidence = xp.clip(log_softmax(logits[part]), _LEAST, None)
-            return softmax(closeness + shift + weight * evidence)
+            return softmax(closeness + shift + weight * evidence[part])
 
-        soft = products(points, expected, soft if soft.dtype == logits.dtype else xp.empty_like(logits))
+        soft = products(points, expected, soft if soft.dtype == evidence.dtype else xp.empty_like(evidence))
         soft = task.pinned(task.smoothed(soft, f"em {number}"))
     return soft

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,10 +17,8 @@ from a2lp.arrays import chunks, to_numpy
 from a2lp.cores import map_on_cores
 from a2lp.errors import InputError, ShapeError, UnknownNameError
 from a2lp.graph import neighbours, tie_slack
+from a2lp.pool.stages import Stages, release
 from a2lp.preprocess import l2
-
-if TYPE_CHECKING:
-    from a2lp.pool.stages import Stages
 
 NdArray = np.ndarray[Any, Any]
 Progress = Callable[[int, int], object]  # called with the amount done and the total
@@ -114,6 +112,7 @@ def nearest(queries: NdArray, x: NdArray, k: int) -> tuple[NdArray, NdArray]:
         for columns in chunks(len(x), _TILE):
             block = mine @ unit_rows(x, columns).astype(dtype, copy=False).T
             kernels.merge_rows(block, columns.start, lists.similarities[rows], lists.indices[rows])
+        release(queries[rows])
 
     map_on_cores(fill, chunks(len(queries), _tile(len(queries))))
     return lists.indices.astype(np.int64), lists.similarities

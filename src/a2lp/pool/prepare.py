@@ -58,5 +58,5 @@ def whitened_graph(
         return whitening, points, device_graph.neighbour_graph(points, k, GAMMA, progress, stages)
     whitening = Whitening(*stages.keep("whitening", make))
     points = whitening.apply(x, stages)
-    release(x, points)
+    release(x)
     return whitening, points, neighbour_graph(points, k, GAMMA, progress=progress, stages=stages)

@@ -43,18 +43,27 @@ def products(points: Any, function: Callable[[slice, Any], Any], out: Any) -> An
     """``out``, its blocks of rows filled with what ``function`` makes of their slice and their points."""
     if not isinstance(points, np.ndarray):
         return by_rows(lambda part: function(part, points[part]), out)
-    by_rows(lambda part: function(part, rows_of(points, part)), out)
-    release(points)
-    return out
+
+    def made(part: slice) -> Any:
+        found = function(part, rows_of(points, part))
+        release(points[part])
+        return found
+
+    return by_rows(made, out)
 
 
 def weighted_sums(weights: Any, points: Any) -> Any:
     """W' X (c, d) of weights (n, c) and points (n, d)."""
     if not isinstance(points, np.ndarray):
         return weights.T @ points
+
+    def sums(part: slice) -> NdArray:
+        found: NdArray = weights[part].T @ rows_of(points, part)
+        release(points[part])
+        return found
+
     size = max(ROWS, -(-len(points) // 64))  # at most 64 sums are held
-    found = map_on_cores(lambda part: weights[part].T @ rows_of(points, part), chunks(len(points), size))
-    release(points)
+    found = map_on_cores(sums, chunks(len(points), size))
     return np.asarray(sum(found[1:], found[0]))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,12 +10,13 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import dijkstra
 
-from a2lp.arrays import namespace, to_numpy
+from a2lp.arrays import device, namespace, to_numpy
 from a2lp.checks import listed, require_name
 from a2lp.cores import crew
 from a2lp.errors import InputError
-from a2lp.pool.methods import METHODS, WITHOUT_LABELS, Task, choose_weights, lp
+from a2lp.pool.methods import METHODS, WITHOUT_LABELS, Task, choose_weights
 from a2lp.pool.neighbours import NdArray
+from a2lp.pool.rows import as_distributions, by_rows
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -104,13 +106,16 @@ def solve(task: Task, classes: NdArray, method: str = "auto") -> PoolAnswer:
     new = ~task.given
     probabilities = task.pinned(METHODS[method](task))
     closest = _nearest(task)
-    best, top = to_numpy(namespace(probabilities).argmax(probabilities, axis=1)), _largest(probabilities)
+    xp = namespace(probabilities)
+    where = xp.empty(len(new), dtype=xp.int64, device=device(probabilities))
+    best = to_numpy(by_rows(lambda part: xp.argmax(probabilities[part], axis=1), where))
+    top = _largest(probabilities)
     # where a method knows nothing, the first class would win by its place
     lost = np.isclose(top, 1 / len(classes)) & new
     if task.given.any():
         most_frequent = np.bincount(task.codes[task.given]).argmax()
         best[lost] = np.where(closest[lost] >= 0, task.codes[closest[lost]], most_frequent)
-    confidence, arrived = _largest(lp(task)), _largest(task.propagated)
+    confidence, arrived = _largest(task.propagated, as_distributions), _largest(task.propagated)
     vars(task).pop("propagated")  # as large as the probabilities, and needed no more
     # the name of its class reaches every point
     reached = task.graph.reached(task.given) if task.names is None else np.ones(len(new), dtype=bool)
@@ -119,8 +124,11 @@ def solve(task: Task, classes: NdArray, method: str = "auto") -> PoolAnswer:
     )
 
 
-def _largest(distributions: Any) -> NdArray:
-    return to_numpy(namespace(distributions).max(distributions, axis=1))
+def _largest(values: Any, made: Callable[[Any], Any] = lambda rows: rows) -> NdArray:
+    """The largest value of each row (n,), or of what is made of it."""
+    xp = namespace(values)
+    out = xp.empty(len(values), dtype=values.dtype, device=device(values))
+    return to_numpy(by_rows(lambda part: xp.max(made(values[part]), axis=1), out))
 
 
 def _nearest(task: Task) -> NdArray:

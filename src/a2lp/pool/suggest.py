@@ -40,6 +40,7 @@ from a2lp.pool.calibrate import need_power
 from a2lp.pool.confidence import Assessment
 from a2lp.pool.kinship import Kinship
 from a2lp.pool.neighbours import NdArray
+from a2lp.pool.rows import by_rows
 from a2lp.pool.solve import PoolAnswer
 
 _TIED = 0.01  # gains that differ by less than this share are tied, and the seed decides
@@ -180,8 +181,13 @@ def _needs(answer: PoolAnswer) -> NdArray:
 def _margins(p: NdArray) -> NdArray:
     if p.shape[1] == 1:  # one class is known, and nothing about the others
         return np.zeros(len(p))
-    top = np.partition(p, -2, axis=1).astype(np.float64)
-    return np.clip(top[:, -1] - top[:, -2], 0, 1)
+
+    def margin(part: slice) -> NdArray:
+        top = np.partition(p[part], -2, axis=1).astype(np.float64)
+        return np.clip(top[:, -1] - top[:, -2], 0, 1)
+
+    found: NdArray = by_rows(margin, np.empty(len(p)))
+    return found
 
 
 def _choose(near: Kinship, need: NdArray, given: NdArray, n: int, rng: np.random.Generator) -> tuple[NdArray, NdArray]:

@@ -15,11 +15,10 @@ from a2lp.checks import require_number, require_whole
 from a2lp.cores import map_on_cores, one_blas_thread
 from a2lp.errors import ShapeError
 from a2lp.pool.neighbours import NdArray, check_points, pick_method, search, unit_rows
-from a2lp.pool.stages import Stages
+from a2lp.pool.stages import Stages, release
 from a2lp.preprocess import l2
 
 SAMPLE = 50_000  # points that the covariance is estimated from, evenly spaced: plenty for some thousand dimensions
-LARGE = 1 << 30  # bytes of whitened points, above which they are in a file
 ROWS = 4096  # points whose differences are held at a time
 
 
@@ -44,7 +43,8 @@ class Whitening(NamedTuple):
     def apply(self, x: Any, stages: Stages | None = None) -> NdArray:
         """The whitened points (n, r), of unit length, in float32 (float64 for float64 points).
 
-        Of more than 1 GiB, they are in float16, in a file that is mapped: a temporary one, or that of ``stages``.
+        Of points that take more than 1 GiB in float32, they are in float16, in a file that is mapped: a temporary one,
+        or that of ``stages``.
         """
         x = check_points(x)
         if x.shape[1] != len(self.mean):
@@ -59,11 +59,13 @@ class Whitening(NamedTuple):
         def fill(out: NdArray) -> None:
             def one(part: slice) -> None:
                 out[part] = l2((unit_rows(x, part) - mean) @ matrix)
+                release(x[part], out[part])
 
             map_on_cores(one, chunks(len(x), ROWS))
 
-        if shape[0] * shape[1] * dtype.itemsize > LARGE:
-            return (stages or Stages(None, x)).mapped("whitened", shape, np.float16, fill)
+        stages = stages or Stages(None, x)
+        if stages.large:
+            return stages.mapped("whitened", shape, np.float16, fill)
         out = np.empty(shape, dtype)
         fill(out)
         return out
