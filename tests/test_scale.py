@@ -12,15 +12,18 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import a2lp
-from a2lp import cores, errors, scale
+from a2lp import Pool, cores, errors, scale
 from a2lp.errors import ClusterError, InputError
+from a2lp.pool import cell_blocks, neighbours
 
 pytest.importorskip("distributed")
 
@@ -43,6 +46,26 @@ class Noted(Prototypical):
 """
 
 
+# What a worker loads, to note each block of cells.
+PRELOAD = """
+import os
+import time
+from functools import wraps
+from a2lp.pool import cell_blocks
+
+def noting(task):
+    @wraps(task)
+    def noted(folder, key, *block):
+        with open(os.environ["NOTES"], "a") as notes:
+            notes.write(f"{os.getpid()} {task.__name__} {block}\\n")
+        time.sleep(0.2 if task.__name__ == "compare_block" else 0.04)
+        return task(folder, key, *block)
+    return noted
+
+cell_blocks.compare_block, cell_blocks.join_block = noting(cell_blocks.compare_block), noting(cell_blocks.join_block)
+"""
+
+
 class Site:
     """A folder with the plug-in, and programs that know it."""
 
@@ -53,6 +76,7 @@ class Site:
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: noted\nVersion: 1\n")
         (info / "entry_points.txt").write_text("[a2lp.methods]\nnoted = noted:Noted\n")
         (folder / "noted.py").write_text(METHOD)
+        (folder / "noted_blocks.py").write_text(PRELOAD)
         self.programs: list[subprocess.Popen[str]] = []
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
@@ -190,6 +214,54 @@ def test_a_lost_scheduler_is_one_sentence_and_the_same_command_continues(site: S
     assert accuracies("out") == accuracies("plain")
 
 
+def test_neighbours_on_workers_are_those_of_one_process_whoever_is_killed(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(site.folder)
+    monkeypatch.setattr(neighbours, "_EXACT", 100)
+    monkeypatch.setattr(cell_blocks, "_OPERATIONS", 1e7)  # about eight blocks, and twelve of each join
+    x = np.random.default_rng(0).normal(size=(3000, 12)).astype(np.float32)
+    Pool(x, folder="plain")
+
+    def make() -> Pool:
+        with scale.Cluster("scheduler.json") as cluster:
+            return Pool(x, folder="cluster", cluster=cluster)
+
+    def begun() -> Counter[str]:
+        return Counter(" ".join(block) for _, *block in site.noted())
+
+    with site.cluster("--preload", "noted_blocks") as programs, ThreadPoolExecutor(1) as thread:
+        run = thread.submit(make)
+        wait(lambda: len(begun()) >= 5)
+        programs[0].kill()
+        with pytest.raises(ClusterError, match=r"scheduler.json was lost. What is finished is kept"):
+            run.result(timeout=60)
+    assert len(list((site.folder / "cluster").glob("block compared*-0of2.npy"))) >= 3
+    with site.cluster("--preload", "noted_blocks"), ThreadPoolExecutor(1) as thread:
+        run = thread.submit(make)
+        wait(lambda: any("join" in block for block in begun()))
+        victim, *block = site.noted()[-1]
+        os.kill(int(victim), signal.SIGKILL)
+        run.result(timeout=60)
+    again = {name for name, count in begun().items() if count > 1}
+    assert len(again - {" ".join(block)}) <= 2 and max(begun().values()) == 2  # in flight when the scheduler was killed
+    files = {path.name: path.read_bytes() for path in (site.folder / "cluster").iterdir()}
+    assert files == {path.name: path.read_bytes() for path in (site.folder / "plain").iterdir()}
+
+
+def test_classify_on_workers_writes_the_same_labels(site: Site) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(5, 8))[np.arange(20_100) % 5] + rng.normal(size=(20_100, 8))
+    np.save(site.folder / "points.npy", x.astype(np.float32))
+    (site.folder / "labels.csv").write_text("index,label\n" + "".join(f"{row},class {row % 5}\n" for row in range(20)))
+    command = ["a2lp", "classify", "points.npy", "--labels", "labels.csv", "--method", "lp", "--out"]
+    finish(site.start(*command, "plain.csv"))
+    run = site.start(*command, "cluster.csv", "--folder", "stages", "--scheduler", "local:2")
+    wait(lambda: sum("spawn_main" in " ".join(each.cmdline()) for each in processes(run.pid)) == 2)
+    finish(run)
+    assert (site.folder / "cluster.csv").read_bytes() == (site.folder / "plain.csv").read_bytes()
+
+
 def test_errors_of_a_cluster_are_explained(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(site.folder)
     monkeypatch.setattr(scale, "ALONE_SECONDS", 2.0)
@@ -242,8 +314,11 @@ def test_schedulers_that_cannot_be_used_are_refused(tmp_path: Path, monkeypatch:
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(InputError, match="no `address`"):
         scale.Cluster(str(tmp_path / "other.json"))
-    with scale.Cluster("tcp://127.0.0.1:1") as cluster, pytest.raises(ClusterError, match="no scheduler answers"):
-        cluster.work(1)
+    with scale.Cluster("tcp://127.0.0.1:1") as cluster:
+        with pytest.raises(ClusterError, match="no scheduler answers"):
+            cluster.work(1)
+        with pytest.raises(InputError, match="Name a folder with --folder DIR"):
+            Pool(np.eye(3), cluster=cluster)
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,13 @@ class Stages:
                 self.folder.mkdir(parents=True, exist_ok=True)
             self.key = _hash(x, kind)
 
+    @classmethod
+    def at(cls, folder: str, key: str) -> Stages:
+        """Stages whose key is known, on a worker."""
+        found = cls.__new__(cls)
+        found.folder, found.key = Path(folder), key
+        return found
+
     def keep(self, name: str, make: Callable[[], tuple[NdArray, ...]]) -> tuple[NdArray, ...]:
         """The arrays of a stage: mapped from its files, or made and written."""
         if self.folder is None:
@@ -53,7 +60,7 @@ class Stages:
             return found
         arrays = make()
         for number, array in reversed(list(enumerate(arrays))):  # the first is there once all are
-            path = self._path(name, number, len(arrays))
+            path = self.path(name, number, len(arrays))
             with writing(path), replacing(path) as temporary, temporary.open("wb") as file:
                 np.save(file, array)
         found = self._load(name)
@@ -78,7 +85,7 @@ class Stages:
             fill(found)
             return found
         if (known := self._load(name)) is None:
-            path = self._path(name, 0, 1)
+            path = self.path(name, 0, 1)
             with writing(path), replacing(path) as temporary:
                 array = np.lib.format.open_memmap(temporary, "w+", dtype, shape)
                 fill(array)
@@ -87,7 +94,12 @@ class Stages:
         assert known is not None
         return known[0]
 
-    def _path(self, name: str, number: int, of: int) -> Path:
+    def private(self, name: str, count: int) -> tuple[NdArray, ...]:
+        """The arrays of a stage that has files, mapped so that changes stay in this process."""
+        return tuple(np.load(self.path(name, number, count), mmap_mode="c") for number in range(count))
+
+    def path(self, name: str, number: int, of: int) -> Path:
+        """The file of one of the arrays of a stage."""
         assert self.folder is not None
         return self.folder / f"{name}-{self.key}-{number}of{of}.npy"
 
@@ -96,7 +108,7 @@ class Stages:
         for first in self.folder.glob(f"{name}-{self.key}-0of*.npy"):
             count = int(first.stem.rsplit("of", 1)[1])
             with contextlib.suppress(OSError, ValueError):  # damaged, or removed meanwhile
-                return tuple(np.load(self._path(name, number, count), mmap_mode="r") for number in range(count))
+                return tuple(np.load(self.path(name, number, count), mmap_mode="r") for number in range(count))
         return None
 
 
