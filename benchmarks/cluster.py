@@ -42,7 +42,7 @@ from pool import make_file
 RECORD = RECORDS / "cluster.json"
 PAGE = ROOT / "docs" / "cluster.md"
 TASKS = 1000  # of bench: ten blocks
-POINTS, DIMENSIONS = 150_000, 256
+POINTS, DIMENSIONS = 400_000, 256
 COLUMN_POINTS, CLASSES, LABELS = 50_000, 1000, 5
 KILLED_AT = 0.4
 Array = np.ndarray[Any, Any]

@@ -23,7 +23,7 @@ import pytest
 import a2lp
 from a2lp import Pool, cores, errors, scale
 from a2lp.errors import ClusterError, InputError
-from a2lp.pool import cell_blocks, neighbours
+from a2lp.pool import neighbours
 
 pytest.importorskip("distributed")
 
@@ -219,7 +219,6 @@ def test_neighbours_on_workers_are_those_of_one_process_whoever_is_killed(
 ) -> None:
     monkeypatch.chdir(site.folder)
     monkeypatch.setattr(neighbours, "_EXACT", 100)
-    monkeypatch.setattr(cell_blocks, "_OPERATIONS", 1e7)  # about eight blocks, and twelve of each join
     x = np.random.default_rng(0).normal(size=(3000, 12)).astype(np.float32)
     Pool(x, folder="plain")
 

@@ -23,7 +23,8 @@ from a2lp.pool.neighbours import Lists, NdArray
 from a2lp.pool.stages import Stages, release
 from a2lp.scale import Cluster, check_seen, wait_for
 
-_OPERATIONS = 4e11  # of a task: 5 to 30 s on one core
+_OPERATIONS = 4e11  # of a task: 5 to 30 s on one core; less in smaller pools, so that eight workers have work
+_BLOCKS = 16  # at least
 _ROWS = 8192
 _POINTS, _CELLS = "shared points", "shared cells"
 
@@ -125,8 +126,8 @@ class CellBlocks:
 
 
 def _blocks(work: NdArray) -> list[Block]:
-    """Cells in blocks of so much work."""
-    block = (np.cumsum(work) - work) // _OPERATIONS
+    """Cells in blocks of much the same work."""
+    block = (np.cumsum(work) - work) // min(_OPERATIONS, work.sum() / _BLOCKS)
     ends = [*(np.flatnonzero(np.diff(block)) + 1).tolist(), len(work)]
     return [Block(*block) for block in zip([0, *ends[:-1]], ends, strict=True)]
 
