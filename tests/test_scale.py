@@ -229,21 +229,23 @@ def test_neighbours_on_workers_are_those_of_one_process_whoever_is_killed(
     def begun() -> Counter[str]:
         return Counter(" ".join(block) for _, *block in site.noted())
 
-    with site.cluster("--preload", "noted_blocks") as programs, ThreadPoolExecutor(1) as thread:
-        run = thread.submit(make)
-        wait(lambda: len(begun()) >= 5)
-        programs[0].kill()
-        with pytest.raises(ClusterError, match=r"scheduler.json was lost. What is finished is kept"):
-            run.result(timeout=60)
-    assert len(list((site.folder / "cluster").glob("block compared*-0of2.npy"))) >= 3
+    for enough in (8, 30):  # while cells are compared, and while they are joined
+        with site.cluster("--preload", "noted_blocks") as programs, ThreadPoolExecutor(1) as thread:
+            run = thread.submit(make)
+            wait(lambda enough=enough: len(begun()) >= enough)
+            programs[0].kill()
+            with pytest.raises(ClusterError, match=r"scheduler.json was lost. What is finished is kept"):
+                run.result(timeout=60)
     with site.cluster("--preload", "noted_blocks"), ThreadPoolExecutor(1) as thread:
         run = thread.submit(make)
-        wait(lambda: any("join" in block for block in begun()))
+        wait(lambda: len(begun()) >= 50)
         victim, *block = site.noted()[-1]
         os.kill(int(victim), signal.SIGKILL)
         run.result(timeout=60)
-    again = {name for name, count in begun().items() if count > 1}
-    assert len(again - {" ".join(block)}) <= 2 and max(begun().values()) == 2  # in flight when the scheduler was killed
+    counts = begun()
+    assert len(counts) > 100 and max(counts.values()) == 2
+    again = {name for name, count in counts.items() if count > 1}
+    assert len(again - {" ".join(block)}) <= 4  # in flight when a scheduler was killed
     files = {path.name: path.read_bytes() for path in (site.folder / "cluster").iterdir()}
     assert files == {path.name: path.read_bytes() for path in (site.folder / "plain").iterdir()}
 

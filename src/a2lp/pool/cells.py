@@ -13,7 +13,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -25,7 +25,6 @@ from a2lp.pool.stages import Stages, release
 from a2lp.preprocess import l2
 
 if TYPE_CHECKING:
-    from a2lp.pool.cell_blocks import CellBlocks
     from a2lp.scale import Cluster
 
 _CELLS = 4.0  # times the root of the number of points
@@ -58,6 +57,8 @@ def search_cells(
     cluster: Cluster | None = None,
 ) -> Lists:
     """The ``length`` nearest others of each row of ``x`` (n, d), most of them right."""
+    from a2lp.pool.cell_blocks import CellBlocks
+
     n, stages = len(x), stages or Stages(None, x)
     m = max(2, min(int(_CELLS * math.sqrt(n)), n // _TRAINING))
     centroids, cell = stages.keep("cells", lambda: _make_cells(x, m))
@@ -66,7 +67,7 @@ def search_cells(
     compared = _pairs(centroids)
     links: Links | None = None
     total, every = m * (1 + joins), range(m)
-    blocks = None if cluster is None else _blocks_on(cluster, stages, x, sorting, compared, total)
+    blocks = None if cluster is None else CellBlocks(cluster, stages, x, sorting, compared, total)
 
     def compare() -> tuple[NdArray, NdArray]:
         if blocks is not None:
@@ -87,7 +88,7 @@ def search_cells(
     known = max((number for number in range(joins + 1) if stages.has(f"lists {number}")), default=0)
     release(x)
     found = stages.keep(f"lists {known}", compare)
-    stages.drop("block *")
+    stages.drop("block compared *")
     for number in range(known + 1, joins + 1):
         found = stages.keep(f"lists {number}", partial(join, number, found))
         for name in (f"lists {number - 1}", "block *"):
@@ -95,12 +96,6 @@ def search_cells(
     stages.drop("shared *")
     release(x)
     return _in_the_order_of_points(Lists(*found), order)
-
-
-def _blocks_on(cluster: Cluster, *arguments: Any) -> CellBlocks:
-    from a2lp.pool.cell_blocks import CellBlocks
-
-    return CellBlocks(cluster, *arguments)
 
 
 def expected_products(n: int, d: int) -> float:
