@@ -67,13 +67,14 @@ def workers(pid: int | None = None) -> list[psutil.Process]:
 
 
 def timed(work: Callable[[], Any]) -> dict[str, float]:
-    """Seconds on the clock, and the CPU time of the worker that worked most."""
+    """Seconds on the clock, the CPU time of the worker that worked most, and the most memory that one has had."""
     before = {each.pid: sum(each.cpu_times()[:2]) for each in workers()}
     start = time.perf_counter()
     work()
     seconds = time.perf_counter() - start
     used = [sum(each.cpu_times()[:2]) - before[each.pid] for each in workers() if each.pid in before]
-    return {"seconds": seconds, "cpu_seconds": max(used, default=0.0)}
+    peaks = [_peak(each.pid) for each in workers()]
+    return {"seconds": seconds, "cpu_seconds": max(used, default=0.0), "peak_bytes": max(peaks, default=0)}
 
 
 def bench() -> dict[str, Any]:

@@ -19,9 +19,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import a2lp
 from a2lp import Pool, cores, errors, scale
+from a2lp.cli.app import app
 from a2lp.errors import ClusterError, InputError
 from a2lp.pool import neighbours
 
@@ -186,7 +188,7 @@ def test_ctrl_c_is_one_line_and_ends_the_workers(site: Site) -> None:
 
 def test_a_lost_scheduler_is_one_sentence_and_the_same_command_continues(site: Site) -> None:
     def run() -> subprocess.Popen[str]:
-        return site.bench("out", "--scheduler", "scheduler.json", seconds=1)
+        return site.bench("out", "--scheduler", "scheduler.json", seconds=0.5)
 
     with site.cluster() as programs:
         first = run()
@@ -250,17 +252,21 @@ def test_neighbours_on_workers_are_those_of_one_process_whoever_is_killed(
     assert files == {path.name: path.read_bytes() for path in (site.folder / "plain").iterdir()}
 
 
-def test_classify_on_workers_writes_the_same_labels(site: Site) -> None:
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(5, 8))[np.arange(20_100) % 5] + rng.normal(size=(20_100, 8))
-    np.save(site.folder / "points.npy", x.astype(np.float32))
-    (site.folder / "labels.csv").write_text("index,label\n" + "".join(f"{row},class {row % 5}\n" for row in range(20)))
-    command = ["a2lp", "classify", "points.npy", "--labels", "labels.csv", "--method", "lp", "--out"]
-    finish(site.start(*command, "plain.csv"))
-    run = site.start(*command, "cluster.csv", "--folder", "stages", "--scheduler", "local:2")
-    wait(lambda: sum("spawn_main" in " ".join(each.cmdline()) for each in processes(run.pid)) == 2)
-    finish(run)
-    assert (site.folder / "cluster.csv").read_bytes() == (site.folder / "plain.csv").read_bytes()
+def test_classify_on_workers_writes_the_same_labels(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(site.folder)
+    monkeypatch.setattr(neighbours, "_EXACT", 100)
+    x = np.random.default_rng(0).normal(size=(5, 8))[np.arange(600) % 5] + np.random.default_rng(1).normal(
+        size=(600, 8)
+    )
+    np.save("points.npy", x.astype(np.float32))
+    Path("labels.csv").write_text("index,label\n" + "".join(f"{row},class {row % 5}\n" for row in range(40)))
+    command = ["classify", "points.npy", "--labels", "labels.csv", "--out"]
+    assert CliRunner().invoke(app, [*command, "plain.csv"]).exit_code == 0
+    with site.cluster("--preload", "noted_blocks", workers=1):
+        where = ["--folder", "stages", "--scheduler", "scheduler.json"]
+        assert CliRunner().invoke(app, [*command, "cluster.csv", *where]).exit_code == 0
+    assert len(site.noted()) > 20
+    assert Path("cluster.csv").read_bytes() == Path("plain.csv").read_bytes()
 
 
 def test_errors_of_a_cluster_are_explained(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
