@@ -237,8 +237,8 @@ def _embedding_text(record: Record) -> str:
     return (
         f"{found['images']:,} images of 32 × 32 pixels, a small network, two workers of one core, one of them killed "
         f"(SIGKILL) when {found['killed_after']} of {found['parts']} parts were there: the vectors are those of one "
-        f"process; {found['finished_parts_made_again'] or 'none'} of the finished parts was made again, and the one "
-        f"that the worker was at; no worker had more than {found['peak_bytes'] / 1e9:.2f} GB at any time."
+        f"process, {found['finished_parts_made_again'] or 'no'} finished part was made again, and no worker had more "
+        f"than {found['peak_bytes'] / 1e9:.2f} GB at any time."
     )
 
 
@@ -249,7 +249,13 @@ def _workers_table(record: Record) -> str:
     if found := record.result("neighbours"):
         rows.append([f"neighbours of {found['points']:,} × {found['dimensions']} points", *_row(found)])
     heads = ["", "one worker", "two workers", "ratio", "CPU time, one worker", "each of two", "ratio", "CPU / clock"]
-    return f"{table(heads, rows)}\n\n{record.provenance()}" if rows else ""
+    loads = [record.result(part)["load"] for part in ("bench", "neighbours") if record.result(part)]
+    busy = (
+        f"Other programs ran on this machine of two cores meanwhile, so the clock says less than the CPU times: the "
+        f"load average was {' and '.join(f'{load:.0f}' for load in loads)} before the measurements."
+    )
+    text = [table(heads, rows), *([busy] if max(loads, default=0) > 1 else []), record.provenance()]
+    return "\n\n".join(text) if rows else ""
 
 
 def _row(found: dict[str, Any]) -> list[str]:
