@@ -37,6 +37,7 @@ VISIBLE_SECONDS = 90.0  # for a file of another machine: network file systems re
 ALONE_SECONDS = 40.0  # without any worker, after there were some: then the run ends
 MISSING_SECONDS = 20.0  # after which a worker that did not come back is reported
 _WATCH_SECONDS = 1.0
+_SAME_FOLDERS = "Commands and workers need the same folders under the same names, as a network file system gives."
 _GOES_ON = "What is finished is kept; the same command continues from there."
 
 _log = logging.getLogger(__name__)
@@ -272,9 +273,11 @@ def _distributed() -> Any:
 
 
 def wait_for(path: Path) -> None:
-    """Wait until a file is seen that another machine has written; without it, reading it says what is wrong."""
+    """Wait until a file is seen that another machine has written."""
     deadline = time.monotonic() + VISIBLE_SECONDS
-    while not path.exists() and time.monotonic() < deadline:
+    while not exists(path):
+        if time.monotonic() > deadline:
+            raise ClusterError(f"{socket.gethostname()} does not see {path}. {_SAME_FOLDERS}")
         with suppress(OSError):
             list(path.parent.iterdir())  # makes a network file system look again
         time.sleep(0.2)
@@ -308,7 +311,4 @@ def _run(version: str, function: Callable[..., Any], *arguments: str | int) -> A
 def check_seen(path: Path) -> None:
     """Refuse, on a worker, a file that the command has written and this machine does not see."""
     if not exists(path):
-        raise ClusterError(
-            f"the worker on {socket.gethostname()} does not see {path}. Commands and workers need the same folders "
-            "under the same names, as a network file system gives."
-        )
+        raise ClusterError(f"the worker on {socket.gethostname()} does not see {path}. {_SAME_FOLDERS}")

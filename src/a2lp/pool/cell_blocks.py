@@ -21,7 +21,7 @@ from a2lp.cores import map_on_cores
 from a2lp.pool.cells import LINKS, Links, Sorting, compare_cells, join_cells
 from a2lp.pool.neighbours import Lists, NdArray
 from a2lp.pool.stages import Stages, release
-from a2lp.scale import Cluster, check_seen, wait_for
+from a2lp.scale import Cluster, check_seen
 
 _OPERATIONS = 4e11  # of a task: 5 to 30 s on one core; less in smaller pools, so that eight workers have work
 _BLOCKS = 16  # at least
@@ -70,7 +70,7 @@ class CellBlocks:
 
         lists = Lists.empty(len(self.x), length, np.float32)
         for block in self._made("compared", self.pairs, compare_block, length):
-            found = self.stages.private(_name("compared", block), 2)
+            found = self.stages.arrived(_name("compared", block), 2)
             rows = _rows(self.starts, _reached(self.compared, self.turn[block.first : block.stop]))
 
             def merge(part: slice, rows: NdArray = rows, found: tuple[NdArray, ...] = found) -> None:
@@ -88,7 +88,7 @@ class CellBlocks:
         lists = Lists(*(np.empty_like(array) for array in known))
         for block in self._made(f"joined {number}", self.candidates, join_block, number):
             rows = _rows(self.starts, self.turn[block.first : block.stop])
-            for array, found in zip(lists, self.stages.private(_name(f"joined {number}", block), 2), strict=True):
+            for array, found in zip(lists, self.stages.arrived(_name(f"joined {number}", block), 2), strict=True):
                 array[rows] = found
         return lists
 
@@ -109,7 +109,6 @@ class CellBlocks:
             for block, _, error in work:
                 if error is not None:
                     raise error
-                wait_for(self.stages.path(_name(what, block), 0, 2))
                 yield block
 
     def _share(self) -> None:
@@ -173,8 +172,8 @@ def join_block(folder: str, key: str, first: int, stop: int, number: int) -> Non
     stages, x, sorting, compared, turn = _shared(folder, key)
 
     def make() -> Lists:
-        lists = Lists(*_arrived(stages, f"lists {number - 1}", 2))
-        links = Links(*_arrived(stages, f"block links {number}", 3))
+        lists = Lists(*stages.arrived(f"lists {number - 1}", 2))
+        links = Links(*stages.arrived(f"block links {number}", 3))
         join_cells(x, sorting, compared, lists, links, turn[first:stop].tolist(), lambda done: None)
         rows = _rows(sorting.starts, turn[first:stop])
         return Lists(*(array[rows] for array in lists))
@@ -186,13 +185,7 @@ def _shared(folder: str, key: str) -> tuple[Stages, NdArray, Sorting, NdArray, N
     """What every task reads: the stages, the points in the order of their cells, these, pairs, and their order."""
     check_seen(Path(folder))
     stages = Stages.at(folder, key)
-    (x,) = _arrived(stages, _POINTS, 1)
-    starts, compared, turn = _arrived(stages, _CELLS, 3)
+    (x,) = stages.arrived(_POINTS, 1)
+    starts, compared, turn = stages.arrived(_CELLS, 3)
     cell = np.repeat(np.arange(len(compared)), np.diff(starts))
     return stages, x, Sorting(np.arange(len(x), dtype=np.int32), starts, cell), compared, turn
-
-
-def _arrived(stages: Stages, name: str, count: int) -> tuple[NdArray, ...]:
-    wait_for(stages.path(name, 0, count))
-    check_seen(stages.path(name, 0, count))
-    return stages.private(name, count)

@@ -20,6 +20,7 @@ from a2lp._version import __version__
 from a2lp.arrays import chunks
 from a2lp.files import replacing, writing
 from a2lp.pool.neighbours import NdArray
+from a2lp.scale import wait_for
 
 _ROWS = 65_536
 _FORMAT = "1"  # of the files; another one for another algorithm
@@ -60,7 +61,7 @@ class Stages:
             return found
         arrays = make()
         for number, array in reversed(list(enumerate(arrays))):  # the first is there once all are
-            path = self.path(name, number, len(arrays))
+            path = self._path(name, number, len(arrays))
             with writing(path), replacing(path) as temporary, temporary.open("wb") as file:
                 np.save(file, array)
         found = self._load(name)
@@ -85,7 +86,7 @@ class Stages:
             fill(found)
             return found
         if (known := self._load(name)) is None:
-            path = self.path(name, 0, 1)
+            path = self._path(name, 0, 1)
             with writing(path), replacing(path) as temporary:
                 array = np.lib.format.open_memmap(temporary, "w+", dtype, shape)
                 fill(array)
@@ -94,12 +95,12 @@ class Stages:
         assert known is not None
         return known[0]
 
-    def private(self, name: str, count: int) -> tuple[NdArray, ...]:
-        """The arrays of a stage that has files, mapped so that changes stay in this process."""
-        return tuple(np.load(self.path(name, number, count), mmap_mode="c") for number in range(count))
+    def arrived(self, name: str, count: int) -> tuple[NdArray, ...]:
+        """The arrays of a stage that another machine has made, mapped so that changes stay in this process."""
+        wait_for(self._path(name, 0, count))
+        return tuple(np.load(self._path(name, number, count), mmap_mode="c") for number in range(count))
 
-    def path(self, name: str, number: int, of: int) -> Path:
-        """The file of one of the arrays of a stage."""
+    def _path(self, name: str, number: int, of: int) -> Path:
         assert self.folder is not None
         return self.folder / f"{name}-{self.key}-{number}of{of}.npy"
 
@@ -108,7 +109,7 @@ class Stages:
         for first in self.folder.glob(f"{name}-{self.key}-0of*.npy"):
             count = int(first.stem.rsplit("of", 1)[1])
             with contextlib.suppress(OSError, ValueError):  # damaged, or removed meanwhile
-                return tuple(np.load(self.path(name, number, count), mmap_mode="r") for number in range(count))
+                return tuple(np.load(self._path(name, number, count), mmap_mode="r") for number in range(count))
         return None
 
 
