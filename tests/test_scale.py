@@ -314,6 +314,9 @@ def test_a_task_that_ends_its_workers_is_named(site: Site, monkeypatch: pytest.M
 
 def test_schedulers_that_cannot_be_used_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scale, "CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(scale, "VISIBLE_SECONDS", 0.0)
+    with pytest.raises(ClusterError, match=r"does not see .*none.npy. Commands and workers need the same folders"):
+        scale.wait_for(tmp_path / "none.npy")
     with pytest.raises(InputError, match="asks for no workers"):
         scale.Cluster("local:0")
     with pytest.raises(InputError, match="neither local:N"):
