@@ -248,7 +248,17 @@ def _workers_table(record: Record) -> str:
         rows.append([f"`bench`, {found['tasks'] // 100} blocks of A2LP", *_row(found)])
     if found := record.result("neighbours"):
         rows.append([f"neighbours of {found['points']:,} × {found['dimensions']} points", *_row(found)])
-    heads = ["", "one worker", "two workers", "ratio", "CPU time, one worker", "each of two", "ratio", "CPU / clock"]
+    heads = [
+        "",
+        "no worker",
+        "one worker",
+        "two workers",
+        "ratio",
+        "CPU time, one worker",
+        "each of two",
+        "ratio",
+        "most CPU / clock",
+    ]
     loads = [record.result(part)["load"] for part in ("bench", "neighbours") if record.result(part)]
     busy = (
         f"Other programs ran on this machine of two cores meanwhile, so the clock says less than the CPU times: the "
@@ -260,7 +270,7 @@ def _workers_table(record: Record) -> str:
 
 def _row(found: dict[str, Any]) -> list[str]:
     one, two = found["1"], found["2"]
-    row = []
+    row = [f"{found['0']['seconds']:.1f} s" if "0" in found else ""]
     for what in ("seconds", "cpu_seconds"):
         row += [f"{one[what]:.1f} s", f"{two[what]:.1f} s", f"{one[what] / two[what]:.2f}"]
     return [*row, f"{max(run['cpu_seconds'] / run['seconds'] for run in (one, two)):.2f}"]
