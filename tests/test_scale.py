@@ -12,15 +12,20 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import a2lp
-from a2lp import cores, errors, scale
+from a2lp import Pool, cores, errors, scale
+from a2lp.cli.app import app
 from a2lp.errors import ClusterError, InputError
+from a2lp.pool import neighbours
 
 pytest.importorskip("distributed")
 
@@ -43,6 +48,26 @@ class Noted(Prototypical):
 """
 
 
+# What a worker loads, to note each block of cells.
+PRELOAD = """
+import os
+import time
+from functools import wraps
+from a2lp.pool import cell_blocks
+
+def noting(task):
+    @wraps(task)
+    def noted(folder, key, *block):
+        with open(os.environ["NOTES"], "a") as notes:
+            notes.write(f"{os.getpid()} {task.__name__} {block}\\n")
+        time.sleep(0.2 if task.__name__ == "compare_block" else 0.04)
+        return task(folder, key, *block)
+    return noted
+
+cell_blocks.compare_block, cell_blocks.join_block = noting(cell_blocks.compare_block), noting(cell_blocks.join_block)
+"""
+
+
 class Site:
     """A folder with the plug-in, and programs that know it."""
 
@@ -53,6 +78,7 @@ class Site:
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: noted\nVersion: 1\n")
         (info / "entry_points.txt").write_text("[a2lp.methods]\nnoted = noted:Noted\n")
         (folder / "noted.py").write_text(METHOD)
+        (folder / "noted_blocks.py").write_text(PRELOAD)
         self.programs: list[subprocess.Popen[str]] = []
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
@@ -162,7 +188,7 @@ def test_ctrl_c_is_one_line_and_ends_the_workers(site: Site) -> None:
 
 def test_a_lost_scheduler_is_one_sentence_and_the_same_command_continues(site: Site) -> None:
     def run() -> subprocess.Popen[str]:
-        return site.bench("out", "--scheduler", "scheduler.json", seconds=1)
+        return site.bench("out", "--scheduler", "scheduler.json", seconds=0.5)
 
     with site.cluster() as programs:
         first = run()
@@ -188,6 +214,59 @@ def test_a_lost_scheduler_is_one_sentence_and_the_same_command_continues(site: S
         return {config["method"]: found for config, found in site.records(out).values()}
 
     assert accuracies("out") == accuracies("plain")
+
+
+def test_neighbours_on_workers_are_those_of_one_process_whoever_is_killed(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(site.folder)
+    monkeypatch.setattr(neighbours, "_EXACT", 100)
+    x = np.random.default_rng(0).normal(size=(3000, 12)).astype(np.float32)
+    Pool(x, folder="plain")
+
+    def make() -> Pool:
+        with scale.Cluster("scheduler.json") as cluster:
+            return Pool(x, folder="cluster", cluster=cluster)
+
+    def begun() -> Counter[str]:
+        return Counter(" ".join(block) for _, *block in site.noted())
+
+    for enough in (8, 30):  # while cells are compared, and while they are joined
+        with site.cluster("--preload", "noted_blocks") as programs, ThreadPoolExecutor(1) as thread:
+            run = thread.submit(make)
+            wait(lambda enough=enough: len(begun()) >= enough)
+            programs[0].kill()
+            with pytest.raises(ClusterError, match=r"scheduler.json was lost. What is finished is kept"):
+                run.result(timeout=60)
+    with site.cluster("--preload", "noted_blocks"), ThreadPoolExecutor(1) as thread:
+        run = thread.submit(make)
+        wait(lambda: len(begun()) >= 50)
+        victim, *block = site.noted()[-1]
+        os.kill(int(victim), signal.SIGKILL)
+        run.result(timeout=60)
+    counts = begun()
+    assert len(counts) > 100 and max(counts.values()) == 2
+    again = {name for name, count in counts.items() if count > 1}
+    assert len(again - {" ".join(block)}) <= 4  # in flight when a scheduler was killed
+    files = {path.name: path.read_bytes() for path in (site.folder / "cluster").iterdir()}
+    assert files == {path.name: path.read_bytes() for path in (site.folder / "plain").iterdir()}
+
+
+def test_classify_on_workers_writes_the_same_labels(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(site.folder)
+    monkeypatch.setattr(neighbours, "_EXACT", 100)
+    x = np.random.default_rng(0).normal(size=(5, 8))[np.arange(600) % 5] + np.random.default_rng(1).normal(
+        size=(600, 8)
+    )
+    np.save("points.npy", x.astype(np.float32))
+    Path("labels.csv").write_text("index,label\n" + "".join(f"{row},class {row % 5}\n" for row in range(40)))
+    command = ["classify", "points.npy", "--labels", "labels.csv", "--out"]
+    assert CliRunner().invoke(app, [*command, "plain.csv"]).exit_code == 0
+    with site.cluster("--preload", "noted_blocks", workers=1):
+        where = ["--folder", "stages", "--scheduler", "scheduler.json"]
+        assert CliRunner().invoke(app, [*command, "cluster.csv", *where]).exit_code == 0
+    assert len(site.noted()) > 20
+    assert Path("cluster.csv").read_bytes() == Path("plain.csv").read_bytes()
 
 
 def test_errors_of_a_cluster_are_explained(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,6 +314,9 @@ def test_a_task_that_ends_its_workers_is_named(site: Site, monkeypatch: pytest.M
 
 def test_schedulers_that_cannot_be_used_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scale, "CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(scale, "VISIBLE_SECONDS", 0.0)
+    with pytest.raises(ClusterError, match=r"does not see .*none.npy. Commands and workers need the same folders"):
+        scale.wait_for(tmp_path / "none.npy")
     with pytest.raises(InputError, match="asks for no workers"):
         scale.Cluster("local:0")
     with pytest.raises(InputError, match="neither local:N"):
@@ -242,8 +324,11 @@ def test_schedulers_that_cannot_be_used_are_refused(tmp_path: Path, monkeypatch:
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(InputError, match="no `address`"):
         scale.Cluster(str(tmp_path / "other.json"))
-    with scale.Cluster("tcp://127.0.0.1:1") as cluster, pytest.raises(ClusterError, match="no scheduler answers"):
-        cluster.work(1)
+    with scale.Cluster("tcp://127.0.0.1:1") as cluster:
+        with pytest.raises(ClusterError, match="no scheduler answers"):
+            cluster.work(1)
+        with pytest.raises(InputError, match="Name a folder with --folder DIR"):
+            Pool(np.eye(3), cluster=cluster)
 
 
 @pytest.mark.parametrize(

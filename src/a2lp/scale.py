@@ -33,9 +33,11 @@ Progress = Callable[[int, int, int], None]
 
 MOST_BYTES = 1024  # of a task's arguments; what is larger belongs into a file
 CONNECT_SECONDS = 10.0
+VISIBLE_SECONDS = 90.0  # for a file of another machine: network file systems remember for a while that it was absent
 ALONE_SECONDS = 40.0  # without any worker, after there were some: then the run ends
 MISSING_SECONDS = 20.0  # after which a worker that did not come back is reported
 _WATCH_SECONDS = 1.0
+_SAME_FOLDERS = "Commands and workers need the same folders under the same names, as a network file system gives."
 _GOES_ON = "What is finished is kept; the same command continues from there."
 
 _log = logging.getLogger(__name__)
@@ -89,9 +91,9 @@ class Cluster:
                     each.close(timeout=5)
         self._client = self._local = None
 
-    def work(self, total: int) -> Work:
-        """Start a run of tasks that make up ``total`` together."""
-        return Work(self, self._connected(), total)
+    def work(self, total: int, done: int = 0) -> Work:
+        """Start a run of tasks, which bring what is ``done`` to the total."""
+        return Work(self, self._connected(), total, done)
 
     def _connected(self) -> Any:
         if self._client is None:
@@ -123,9 +125,8 @@ class Work:
     An exception of a task is its outcome. A cluster that is lost raises ``ClusterError``.
     """
 
-    def __init__(self, cluster: Cluster, client: Any, total: int) -> None:
-        self._cluster, self._client, self._total = cluster, client, total
-        self._done = 0
+    def __init__(self, cluster: Cluster, client: Any, total: int, done: int) -> None:
+        self._cluster, self._client, self._total, self._done = cluster, client, total, done
         self._tasks: dict[Any, tuple[Any, int]] = {}  # the name and the size of each future's task
         self._completed = _distributed().as_completed(loop=client.loop, with_results=True, raise_errors=False)
         self._workers = _Workers(cluster)
@@ -271,6 +272,17 @@ def _distributed() -> Any:
     return distributed
 
 
+def wait_for(path: Path) -> None:
+    """Wait until a file is seen that another machine has written."""
+    deadline = time.monotonic() + VISIBLE_SECONDS
+    while not exists(path):
+        if time.monotonic() > deadline:
+            raise ClusterError(f"{socket.gethostname()} does not see {path}. {_SAME_FOLDERS}")
+        with suppress(OSError):
+            list(path.parent.iterdir())  # makes a network file system look again
+        time.sleep(0.2)
+
+
 # ---- on a worker --------------------------------------------------------------------------------------------------
 
 _ALONE = threading.Lock()
@@ -299,7 +311,4 @@ def _run(version: str, function: Callable[..., Any], *arguments: str | int) -> A
 def check_seen(path: Path) -> None:
     """Refuse, on a worker, a file that the command has written and this machine does not see."""
     if not exists(path):
-        raise ClusterError(
-            f"the worker on {socket.gethostname()} does not see {path}. Commands and workers need the same folders "
-            "under the same names, as a network file system gives."
-        )
+        raise ClusterError(f"the worker on {socket.gethostname()} does not see {path}. {_SAME_FOLDERS}")

@@ -23,8 +23,8 @@ X = np.random.default_rng(0).normal(size=(1500, 12)).astype(np.float16)
 WORK = {  # what each stage does, in its order
     "whitening": (prepare, "neighbour_whitening"),
     "cells": (cells, "_make_cells"),
-    "lists": (cells, "_compare"),
-    "join": (cells, "_join"),
+    "lists": (cells, "compare_cells"),
+    "join": (cells, "join_cells"),
     "graph": (graph, "from_chosen"),
 }
 

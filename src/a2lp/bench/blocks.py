@@ -29,12 +29,10 @@ from a2lp.errors import ClusterError, InputError
 from a2lp.features import BaseStatistics, FeatureSet, load, save
 from a2lp.files import exists, read_json, write_text, writing
 from a2lp.methods.registry import create
-from a2lp.scale import Cluster, Work, check_seen
+from a2lp.scale import Cluster, Work, check_seen, wait_for
 from a2lp.tasks.lists import TaskList
 
 TASK_SECONDS = 5.0  # of a cluster's task at least, beside the milliseconds that starting it costs
-# Until a file that a worker wrote must be visible: network file systems remember for a while that it was absent.
-VISIBLE_SECONDS = 90.0
 
 
 class _Task(NamedTuple):
@@ -239,10 +237,7 @@ def _block_path(job: Path, block: int) -> Path:
 
 
 def _read_block(path: Path) -> dict[str, Any]:
-    deadline = time.monotonic() + VISIBLE_SECONDS
-    while not path.exists() and time.monotonic() < deadline:
-        list(path.parent.iterdir())  # makes a network file system look again
-        time.sleep(0.2)
+    wait_for(path)
     block = read_json(path, "a block of a cell (JSON)")
     if (
         not isinstance(block, dict)

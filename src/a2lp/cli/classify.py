@@ -10,7 +10,7 @@ import typer
 from a2lp.cli.interrupts import interruptible
 from a2lp.cli.options import option
 from a2lp.cli.pool_options import Force, Labels, Names, Source, Text, takes_images
-from a2lp.cli.progress import progress_of_steps
+from a2lp.cli.progress import cluster_for, progress_of_steps
 
 if TYPE_CHECKING:
     from a2lp.labelling.labelled import Labelled
@@ -29,6 +29,10 @@ REJECT_HELP = "Leave this share of the points, those least like any class, unlab
 TARGET_HELP = "Label as many points as this expected accuracy allows, such as 0.98; leave the others unlabelled."
 REPORT_HELP = "Also write a page that shows what to check first, with a map of all points."
 FOLDER_HELP = "Where stages of a large set are kept: a run that was ended goes on from there."
+SCHEDULER_HELP = (
+    "With --folder, more than 20,000 points find their neighbours on a Dask cluster: local:N for N processes here, the "
+    "address of a scheduler (tcp://...), or its file."
+)
 METHOD_HELP = "auto (adapts to the labels), or one alone: lp, em, smoothed_lr, a2lp, logistic, knn, names."
 
 
@@ -48,6 +52,7 @@ def classify(
     force: Force = False,
     folder: Annotated[Path | None, option(FOLDER_HELP, "DIR")] = None,
     memory_limit: Annotated[float | None, option("Refuse a set that will take more memory than this.", "GIB")] = None,
+    scheduler: Annotated[str | None, option(SCHEDULER_HELP, "WHERE")] = None,
     seed: Annotated[int, option("Seed of everything random.")] = 0,
     *,
     how: Any,
@@ -62,7 +67,7 @@ def classify(
     from a2lp.labelling import classify_files
     from a2lp.labelling.hints import suggest_command
 
-    with interruptible(IMAGES_KEPT), progress_of_steps() as progress:
+    with interruptible(IMAGES_KEPT), progress_of_steps() as progress, cluster_for(scheduler, progress) as cluster:
         task, result = classify_files(
             source,
             labels,
@@ -81,6 +86,7 @@ def classify(
             memory_limit=None if memory_limit is None else int(memory_limit * 2**30),
             seed=seed,
             progress=progress,
+            cluster=cluster,
         )
     print_skipped(task)
     _print_summary(task, result, source, out, target)

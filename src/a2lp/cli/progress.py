@@ -5,9 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich import progress
 from rich.console import Console
+
+if TYPE_CHECKING:
+    from a2lp.scale import Cluster
 
 LINE_SECONDS = 10.0  # between lines where there is no terminal
 
@@ -57,7 +61,7 @@ def cluster_progress(
 
     def report(done: int, total: int, workers: int) -> None:
         nonlocal shown
-        step = f"{what} on {workers} worker{'s' * (workers != 1)}"
+        step = f"{what} on {_workers(workers)}"
         bar.update(task, description=step, completed=done, total=total)
         if not console.is_terminal:
             line = lines.next(f"{step}: {unit}", done, total)
@@ -66,6 +70,25 @@ def cluster_progress(
         shown = workers
 
     return report
+
+
+@contextmanager
+def cluster_for(scheduler: str | None, progress: Callable[[str, int, int], None]) -> Iterator[Cluster | None]:
+    """The cluster that finds neighbours, if one is named; a step of ``progress`` shows its workers."""
+    if scheduler is None:
+        yield None
+        return
+    from a2lp.scale import Cluster
+
+    def report(done: int, total: int, workers: int) -> None:
+        progress(f"finding neighbours on {_workers(workers)}", done, total)
+
+    with Cluster(scheduler, report) as cluster:
+        yield cluster
+
+
+def _workers(count: int) -> str:
+    return f"{count} worker{'s' * (count != 1)}"
 
 
 class _Lines:

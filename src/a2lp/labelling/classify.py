@@ -16,6 +16,7 @@ from a2lp.labelling.sources import Embedding, Progress
 from a2lp.pool.methods import METHODS
 from a2lp.pool.rows import by_rows
 from a2lp.pool.session import Pool
+from a2lp.scale import Cluster
 
 NDArray = np.ndarray[Any, Any]
 
@@ -39,6 +40,7 @@ def label(
     folder: str | Path | None = None,
     memory_limit: int | None = None,
     device: str = "auto",
+    cluster: Cluster | None = None,
 ) -> Labelled:
     """Predict the labels of all points from a few labelled ones, from the names of the classes, or from both.
 
@@ -85,6 +87,8 @@ def label(
     device : str
         Where points are compared and labels spread, as in ``Pool``, and where images are embedded if there is no
         ``embedding``.
+    cluster : Cluster, optional
+        Finds the neighbours of large sets of points on its workers, as in ``Pool``.
 
     Returns
     -------
@@ -111,7 +115,8 @@ def label(
     check_options(method, abstain, reject, target)
     named = {"classes": classes, "prototypes": prototypes}
     given = read_inputs(embeddings, labels, keys, key, embedding or Embedding(device=device), progress, how, **named)
-    pool = given.pool(method, seed, progress, folder=folder, memory_limit=memory_limit, device=device)
+    where = {"folder": folder, "memory_limit": memory_limit, "device": device, "cluster": cluster}
+    pool = given.pool(method, seed, progress, **where)
     if len(pool.answer.classes) < 2:
         raise InputError(
             f"labels has only the class {shown(pool.answer.classes[0])}; a choice needs two. Label a point of another "

@@ -71,7 +71,7 @@ def classify_files(
         A page to write about the labels, as in ``a2lp.labelling.report.write_report``.
     **options
         As in ``a2lp.label``: ``method``, ``abstain``, ``reject``, ``target``, ``seed``, ``folder``,
-        ``memory_limit``.
+        ``memory_limit``, ``cluster``.
     """
     checked = ("method", "abstain", "reject", "target")
     check_options(**{name: value for name, value in options.items() if name in checked})

@@ -90,6 +90,17 @@ def merge_columns_between(block, low, high, first, sims, indices):
 
 
 @_exact
+def merge_lists(more_sims, more_indices, sims, indices):
+    """Enter the candidates of some lists in others of the same points, which hold none of them."""
+    last = sims.shape[1] - 1
+    for i in range(len(sims)):
+        for j in range(more_sims.shape[1]):
+            if more_indices[i, j] == NOBODY or more_sims[i, j] < sims[i, last]:
+                break
+            _insert(sims[i], indices[i], more_sims[i, j], more_indices[i, j])
+
+
+@_exact
 def choose(sims, indices, k, slack, chosen):
     """The k neighbours of each list, as ``chosen`` (n, length); and which lists end in a tie (n,).
 

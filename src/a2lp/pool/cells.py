@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -23,6 +23,9 @@ from a2lp.cores import map_on_cores
 from a2lp.pool.neighbours import Lists, NdArray, Progress, unit_rows
 from a2lp.pool.stages import Stages, release
 from a2lp.preprocess import l2
+
+if TYPE_CHECKING:
+    from a2lp.scale import Cluster
 
 _CELLS = 4.0  # times the root of the number of points
 _PROBES = 32  # cells that a cell is compared with
@@ -37,7 +40,7 @@ _ROWS = 8192
 _COLUMNS = 4096  # points that a cell is compared with at a time
 
 
-class _Sorting(NamedTuple):
+class Sorting(NamedTuple):
     """Points in the order of their cells."""
 
     order: NdArray  # (n,)
@@ -46,36 +49,51 @@ class _Sorting(NamedTuple):
 
 
 def search_cells(
-    x: NdArray, length: int, progress: Progress, joins: int = _JOINS, stages: Stages | None = None
+    x: NdArray,
+    length: int,
+    progress: Progress,
+    joins: int = _JOINS,
+    stages: Stages | None = None,
+    cluster: Cluster | None = None,
 ) -> Lists:
     """The ``length`` nearest others of each row of ``x`` (n, d), most of them right."""
+    from a2lp.pool.cell_blocks import CellBlocks
+
     n, stages = len(x), stages or Stages(None, x)
     m = max(2, min(int(_CELLS * math.sqrt(n)), n // _TRAINING))
     centroids, cell = stages.keep("cells", lambda: _make_cells(x, m))
     order = np.argsort(cell, kind="stable").astype(np.int32)
-    sorting = _Sorting(order, np.searchsorted(cell[order], np.arange(m + 1)), cell[order])
+    sorting = Sorting(order, np.searchsorted(cell[order], np.arange(m + 1)), cell[order])
     compared = _pairs(centroids)
-    links: _Links | None = None
-    total = m * (1 + joins)
+    links: Links | None = None
+    total, every = m * (1 + joins), range(m)
+    blocks = None if cluster is None else CellBlocks(cluster, stages, x, sorting, compared, total)
 
     def compare() -> tuple[NdArray, NdArray]:
+        if blocks is not None:
+            return blocks.compare(length)
         lists = Lists.empty(n, length, np.float32)
-        _compare(x, sorting, compared, lists, lambda done: progress(done, total))
+        compare_cells(x, sorting, compared, lists, every, sorting.starts, lambda done: progress(done, total))
         return lists
 
     def join(number: int, known: tuple[NdArray, ...]) -> tuple[NdArray, NdArray]:
         nonlocal links
         lists = Lists(*(array if array.flags.writeable else np.array(array) for array in known))
         links = _link(lists, links)
-        _join(x, sorting, compared, lists, links, lambda done: progress(m * number + done, total))
+        if blocks is not None:
+            return blocks.join(number, lists, links)
+        join_cells(x, sorting, compared, lists, links, every, lambda done: progress(m * number + done, total))
         return lists
 
     known = max((number for number in range(joins + 1) if stages.has(f"lists {number}")), default=0)
     release(x)
     found = stages.keep(f"lists {known}", compare)
+    stages.drop("block compared *")
     for number in range(known + 1, joins + 1):
         found = stages.keep(f"lists {number}", partial(join, number, found))
-        stages.drop(f"lists {number - 1}")
+        for name in (f"lists {number - 1}", "block *"):
+            stages.drop(name)
+    stages.drop("shared *")
     release(x)
     return _in_the_order_of_points(Lists(*found), order)
 
@@ -174,8 +192,19 @@ def _pairs(centroids: NdArray) -> NdArray:
     return near | near.T
 
 
-def _compare(x: NdArray, sorting: _Sorting, compared: NdArray, lists: Lists, progress: Callable[[int], object]) -> None:
-    """Enter the points of all pairs of compared cells in each other's lists."""
+def compare_cells(
+    x: NdArray,
+    sorting: Sorting,
+    compared: NdArray,
+    lists: Lists,
+    cells: Sequence[int],
+    places: NdArray,
+    progress: Callable[[int], object],
+) -> None:
+    """Enter the points of some cells and of later ones that they are compared with in each other's lists.
+
+    ``places`` (m) says where the lists of each cell begin.
+    """
     from a2lp.pool import _kernels as kernels
 
     order, starts, _ = sorting
@@ -183,14 +212,19 @@ def _compare(x: NdArray, sorting: _Sorting, compared: NdArray, lists: Lists, pro
     counting = threading.Lock()
     done = 0
 
+    def of(a: int) -> Lists:
+        part = slice(places[a], places[a] + starts[a + 1] - starts[a])
+        return Lists(lists.similarities[part], lists.indices[part])
+
     def one(a: int) -> None:
         nonlocal done
         rows = slice(starts[a], starts[a + 1])
         mine = unit_rows(x, order[rows]).astype(np.float32, copy=False)
         within = mine @ mine.T
         np.fill_diagonal(within, -1)
+        own = of(a)
         with locks[a]:
-            kernels.merge_rows(within, rows.start, lists.similarities[rows], lists.indices[rows])
+            kernels.merge_rows(within, rows.start, *own)
         for group in _groups(a + 1 + np.flatnonzero(compared[a, a + 1 :]), starts):
             columns = [slice(starts[b], starts[b + 1]) for b in group]
             others = np.concatenate([order[part] for part in columns])
@@ -199,19 +233,15 @@ def _compare(x: NdArray, sorting: _Sorting, compared: NdArray, lists: Lists, pro
             for b, part in zip(group, columns, strict=True):
                 high = low + part.stop - part.start
                 with locks[a]:
-                    kernels.merge_rows_between(
-                        block, low, high, part.start, lists.similarities[rows], lists.indices[rows]
-                    )
+                    kernels.merge_rows_between(block, low, high, part.start, *own)
                 with locks[b]:
-                    kernels.merge_columns_between(
-                        block, low, high, rows.start, lists.similarities[part], lists.indices[part]
-                    )
+                    kernels.merge_columns_between(block, low, high, rows.start, *of(b))
                 low = high
         with counting:
             done += 1
             progress(done)
 
-    map_on_cores(one, range(len(compared)))
+    map_on_cores(one, cells)
 
 
 def _groups(cells: NdArray, starts: NdArray) -> list[list[int]]:
@@ -227,7 +257,7 @@ def _groups(cells: NdArray, starts: NdArray) -> list[list[int]]:
     return groups
 
 
-class _Links(NamedTuple):
+class Links(NamedTuple):
     """The neighbours of each point, some of those whose neighbour it is, and which of them are new."""
 
     points: NdArray  # (n, width)
@@ -235,7 +265,7 @@ class _Links(NamedTuple):
     new: NdArray  # (n, width)
 
 
-def _link(lists: Lists, before: _Links | None) -> _Links:
+def _link(lists: Lists, before: Links | None) -> Links:
     from a2lp.pool import _search as kernels
 
     n = len(lists.indices)
@@ -247,13 +277,19 @@ def _link(lists: Lists, before: _Links | None) -> _Links:
         map_on_cores(
             lambda part: kernels.mark_new(links[part], counts[part], *(a[part] for a in before[:2]), new[part]), parts
         )
-    return _Links(links, counts, new)
+    return Links(links, counts, new)
 
 
-def _join(
-    x: NdArray, sorting: _Sorting, compared: NdArray, lists: Lists, links: _Links, progress: Callable[[int], object]
+def join_cells(
+    x: NdArray,
+    sorting: Sorting,
+    compared: NdArray,
+    lists: Lists,
+    links: Links,
+    cells: Sequence[int],
+    progress: Callable[[int], object],
 ) -> None:
-    """Offer each point the neighbours of its neighbours."""
+    """Offer each point of some cells the neighbours of its neighbours."""
     from a2lp.pool import _search as kernels
 
     order, starts, cell = sorting
@@ -283,7 +319,7 @@ def _join(
             done += 1
             progress(done)
 
-    map_on_cores(one, range(len(compared)))
+    map_on_cores(one, cells)
 
 
 def _in_the_order_of_points(lists: Lists, order: NdArray) -> Lists:

@@ -17,6 +17,7 @@ from a2lp.errors import A2LPWarning, InputError, ShapeError
 from a2lp.pool.neighbours import SPARE, Lists, NdArray, Progress, check_points, pick_method, search, search_rows
 from a2lp.pool.ordering import fast_order
 from a2lp.pool.stages import Stages, release
+from a2lp.scale import Cluster
 
 Sparse = Any  # a scipy.sparse.csr_array
 
@@ -152,6 +153,7 @@ def neighbour_graph(
     method: str = "auto",
     progress: Progress | None = None,
     stages: Stages | None = None,
+    cluster: Cluster | None = None,
 ) -> PoolGraph:
     """The nearest-neighbour graph of points: weights [cosine]_+^gamma between each point and those it chooses.
 
@@ -170,6 +172,8 @@ def neighbour_graph(
         Called with the amount done and the total.
     stages : Stages, optional
         Files of what was found already.
+    cluster : Cluster, optional
+        Where the search by cells runs; it needs the folder of ``stages``.
 
     Returns
     -------
@@ -183,7 +187,7 @@ def neighbour_graph(
     method = pick_method(method, n)
 
     def make() -> tuple[NdArray, ...]:
-        lists = search(x, min(k + SPARE, n - 1), method, progress, stages)
+        lists = search(x, min(k + SPARE, n - 1), method, progress, stages, cluster)
         chosen, cut = lists.choose(k)
         cut &= lists.indices.shape[1] < n - 1
         if method == "exact" and cut.any():

@@ -19,6 +19,7 @@ from a2lp.errors import InputError, ShapeError, UnknownNameError
 from a2lp.graph import neighbours, tie_slack
 from a2lp.pool.stages import Stages, release
 from a2lp.preprocess import l2
+from a2lp.scale import Cluster
 
 NdArray = np.ndarray[Any, Any]
 Progress = Callable[[int, int], object]  # called with the amount done and the total
@@ -133,13 +134,14 @@ def search(
     method: str = "exact",
     progress: Progress | None = None,
     stages: Stages | None = None,
+    cluster: Cluster | None = None,
 ) -> Lists:
     """The ``length`` nearest others of each row of ``x`` (n, d), at most n - 1."""
     from a2lp.pool.cells import search_cells
 
     progress = progress or (lambda done, of: None)
     if method == "cells":
-        return search_cells(x, length, progress, stages=stages)
+        return search_cells(x, length, progress, stages=stages, cluster=cluster)
     return _search_exact(x, length, progress)
 
 

@@ -16,6 +16,7 @@ from a2lp.pool.methods import GAMMA, N_NEIGHBORS
 from a2lp.pool.neighbours import Progress, check_points
 from a2lp.pool.stages import Stages, release
 from a2lp.pool.whiten import Whitening, neighbour_whitening
+from a2lp.scale import Cluster
 
 _RIDGE_LOW, _RIDGE_HIGH = 0.3, 3.0
 
@@ -28,6 +29,7 @@ def whitened_graph(
     *,
     named: bool = False,
     device: Any = None,
+    cluster: Cluster | None = None,
 ) -> tuple[Whitening, Any, PoolGraph]:
     """The whitening of points (n, d), their whitened unit vectors (n, r), and the neighbour graph of these.
 
@@ -35,7 +37,14 @@ def whitened_graph(
     variance are known less well. With names it has all dimensions, whatever the points span, and a ridge of 0.3. What
     each stage found is kept in ``folder``, from which a run that was ended goes on. Pools that will need more bytes
     than ``memory_limit`` are refused. With a torch ``device``, the whitened points are a tensor there.
+    On a ``cluster``, neighbours are found by its workers, which must see the folder under the same name.
     """
+    if cluster is not None and (folder is None or device is not None):
+        raise InputError(
+            f"scheduler {cluster.scheduler} has workers that find neighbours on their CPUs, in files of a folder that "
+            f"they share with this process; found folder={folder} and device={device or 'cpu'}. Name a folder with "
+            "--folder DIR (in Python: folder=), and use device='cpu'."
+        )
     x = check_points(x)
     n, d = x.shape
     if n < 2:
@@ -58,5 +67,5 @@ def whitened_graph(
         return whitening, points, device_graph.neighbour_graph(points, k, GAMMA, progress, stages)
     whitening = Whitening(*stages.keep("whitening", make))
     points = whitening.apply(x, stages)
-    release(x)
-    return whitening, points, neighbour_graph(points, k, GAMMA, progress=progress, stages=stages)
+    release(x, points)
+    return whitening, points, neighbour_graph(points, k, GAMMA, progress=progress, stages=stages, cluster=cluster)

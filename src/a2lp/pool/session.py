@@ -29,6 +29,7 @@ from a2lp.pool.solve import PoolAnswer, solve
 from a2lp.pool.suggest import Suggestion, expected_gain, suggest
 from a2lp.pool.unseen import HOW
 from a2lp.pool.whiten import Whitening
+from a2lp.scale import Cluster
 
 if TYPE_CHECKING:
     from a2lp.pool.display import Display
@@ -72,6 +73,8 @@ class Pool(ChangingPoints):
         Where points are compared and labels spread: "cpu", a GPU ("cuda", "cuda:1"), or "auto", which takes a GPU where
         torch sees one, for pools of 20,000 points or more that fit on it. Class names are for the CPU, and so are the
         methods a2lp and knn.
+    cluster : Cluster, optional
+        Finds the neighbours of more than 20,000 points on its workers, which must see ``folder`` under the same name.
 
     Examples
     --------
@@ -102,6 +105,7 @@ class Pool(ChangingPoints):
         folder: str | Path | None = None,
         memory_limit: int | None = None,
         device: str = "auto",
+        cluster: Cluster | None = None,
     ) -> None:
         require_name("method", method, METHODS)
         self.method, self.seed = method, seed
@@ -118,8 +122,9 @@ class Pool(ChangingPoints):
             self.graph = x
         else:
             found = check_names(classes, prototypes, check_points(x).shape[1]) if named else None
-            self.device = choose(device, check_points(x).shape)
-            made = whitened_graph(x, progress, folder, memory_limit, named=named, device=self.device)
+            self.device = choose("cpu" if cluster is not None and device == "auto" else device, check_points(x).shape)
+            where = {"device": self.device, "cluster": cluster}
+            made = whitened_graph(x, progress, folder, memory_limit, named=named, **where)
             self.whitening, self._points, self.graph = made
             if named:
                 self._points = to_numpy(self._points)

@@ -21,6 +21,7 @@ import numpy as np
 from a2lp._version import __version__
 from a2lp.arrays import chunks
 from a2lp.files import replacing, writing
+from a2lp.scale import wait_for
 
 NdArray = np.ndarray[Any, Any]
 
@@ -49,6 +50,13 @@ class Stages:
             with writing(self.folder):
                 self.folder.mkdir(parents=True, exist_ok=True)
             self.key = _hash(x, kind)
+
+    @classmethod
+    def at(cls, folder: str, key: str) -> Stages:
+        """Stages whose key is known, on a worker."""
+        found = cls.__new__(cls)
+        found.folder, found.key, found.large = Path(folder), key, False
+        return found
 
     def keep(self, name: str, make: Callable[[], tuple[NdArray, ...]]) -> tuple[NdArray, ...]:
         """The arrays of a stage: mapped from its files, or made and written."""
@@ -94,6 +102,11 @@ class Stages:
             known = self._load(name)
         assert known is not None
         return known[0]
+
+    def arrived(self, name: str, count: int) -> tuple[NdArray, ...]:
+        """The arrays of a stage that another machine has made, mapped so that changes stay in this process."""
+        wait_for(self._path(name, 0, count))
+        return tuple(np.load(self._path(name, number, count), mmap_mode="c") for number in range(count))
 
     def _path(self, name: str, number: int, of: int) -> Path:
         assert self.folder is not None
