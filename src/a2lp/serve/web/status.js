@@ -87,12 +87,12 @@ export class Status {
     const { waiting, online } = this.api;
     say(byId("saved"), waiting ? (online ? "Saving…" : `${waiting} not saved yet`) : this.store.state.seq ? "Saved" : "");
     if (online) return;
-    const kept = waiting ? ` ${plural(waiting, "command")} will be sent then.` : "";
+    const kept = waiting ? ` ${plural(waiting, "command")} will be sent ` : "";
     say(
       byId("banner"),
       this.#refused
-        ? `The server was started anew. Open the address that it printed, then load this page again.${kept}`
-        : `No connection to the server. If it was stopped, start it again. Keep going: your labels are kept in this tab.${kept}`,
+        ? `The server was started anew. Open the address that it printed, then load this page again.${kept && `${kept}then.`}`
+        : `No connection to the server. If it was stopped, start it again. Keep going: your labels are kept in this tab.${kept && `${kept}when it is back.`}`,
     );
   }
 
