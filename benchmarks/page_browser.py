@@ -250,14 +250,16 @@ def page(text: str, record: Record) -> str:
         "touched": "the points near it change",
         "settled": "all points are labelled again",
     }
-    rows, heads = [], [""]
+    rows, heads, load = [], [""], ""
     if all(sizes):
+        small, large = (size["load"] for size in sizes)
+        load = f"\n\nLoad averages at the end: {small:.1f} and {large:.1f}."
         heads += [head for size in sizes for head in (f"{size['points']:,} points", "after 1.5 s")]
         for kind, name in what.items():
             of = [size[f"{kind}{when}"] for size in sizes for when in ("", ", paused")]
             rows.append([name, *(f"{one['median_ms']:,.0f} / {one['p95_ms']:,.0f}" for one in of)])
     starts = (record.result("demo") or {"starts": []})["starts"]
-    return fill(text, "speed", {"table": table(heads, rows), "demo": _demo(starts)})
+    return fill(text, "speed", {"table": table(heads, rows) + load, "demo": _demo(starts)})
 
 
 def _demo(starts: list[dict[str, float]]) -> str:

@@ -64,7 +64,7 @@ def test_a_label_ends_estimates_at_once_and_the_next_pause_begins_with_them(prep
         solver.answer(job(n))
         sent.clear()
         wanted.looks = looks
-        solver.idle()
+        assert solver.idle() == (looks > 100)
         assert wanted.looks >= -6  # folds that are computed beside each other look once more each
         ended.append([one["type"] for one in sent])
     assert ended[0] == ["suggested", "assessed"]  # the first answer is from nothing

@@ -1,7 +1,7 @@
 """The process that computes: points, graph, predictions, estimates and suggestions; the server never waits for it.
 
 It gets the labels as they are now, with the number of the log's last line. A full answer comes first. When no newer
-labels arrive for a second, it computes the answer from nothing, as ``a2lp classify`` would, chooses suggestions and
+labels arrive for a while, it computes the answer from nothing, as ``a2lp classify`` would, chooses suggestions and
 estimates the accuracy. Newer labels end all of this, so that no answer waits for it. They also end an answer, unless
 the last one is too old: someone who labels without a pause sees answers, too.
 
@@ -31,7 +31,7 @@ from a2lp.serve.jobs import Export, Job
 from a2lp.serve.prepared import Prepared, Spec, prepare
 
 Message = dict[str, Any]
-_IDLE = 1.0  # seconds without new labels before suggestions and estimates are computed
+_IDLE = 0.25, 1.0  # seconds without labels before suggestions and estimates are computed: what they took, within these
 _PATIENCE = 10.0  # seconds after which an answer is needed even if labels have changed since
 _SUGGESTED = 20
 _NICE = 5
@@ -71,13 +71,15 @@ class Solver:
                 self._send_answer()
                 self._answered = time.monotonic()
 
-    def idle(self) -> None:
-        """Suggestions and estimates for the last job."""
+    def idle(self) -> bool:
+        """Suggestions and estimates for the last job; whether they were finished."""
         self._urgent_from = math.inf
         with contextlib.suppress(Stopped):
             self._check()
             if self.now is not None:
                 self._send_estimates()
+            return True
+        return False
 
     def export(self, request: Export) -> None:
         """Write a table as ``a2lp classify`` does, with the page's columns beside."""
@@ -241,10 +243,10 @@ def _serve(conn: Connection, wanted: Any, spec: Spec) -> None:
     prepared = prepare(spec, report)
     conn.send({"type": "ready"})
     solver = Solver(prepared, spec, wanted, conn.send)
-    rested = True
+    rest, rested = _IDLE[1], True
     while True:
         jobs: list[Any] = []
-        if conn.poll(_IDLE if not rested else None):
+        if conn.poll(None if rested else rest):
             jobs.append(conn.recv())
             while conn.poll():
                 jobs.append(conn.recv())
@@ -257,7 +259,9 @@ def _serve(conn: Connection, wanted: Any, spec: Spec) -> None:
             solver.answer(newest[-1])
             rested = False
         elif not jobs:
-            solver.idle()
+            began = time.monotonic()
+            if solver.idle():
+                rest = min(max(_IDLE[0], time.monotonic() - began), _IDLE[1])
             rested = True
 
 
