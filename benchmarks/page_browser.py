@@ -1,7 +1,7 @@
 """What the labelling page does in a real Chromium: size, time from key to paint, keys per label, a million points, axe.
 
     python benchmarks/page_browser.py --measure size speed_10k speed_100k keys million accessibility hostile
-    python benchmarks/page_browser.py           # prints the record
+    python benchmarks/page_browser.py           # prints the record, and writes its tables into docs/serve.md
 
 Times are those of this machine, with WebGL in software where it has no graphics. Commit first: records name the commit.
 """
@@ -21,9 +21,12 @@ from typing import Any
 import numpy as np
 from page_driver import HOSTILE, Server, Tab, browser, send
 from page_speed import speed
-from study import RECORDS, ROOT, Record
+from study import RECORDS, ROOT, Record, fill, table
+
+from a2lp.files import write_text
 
 RECORD = RECORDS / "page_browser.json"
+PAGE = ROOT / "docs" / "serve.md"
 EARLY = """performance.getEntriesByType("resource")
     .filter((one) => one.startTime < performance.getEntriesByName("usable")[0].startTime).map((one) => one.name)"""
 WEB = ROOT / "src" / "a2lp" / "serve" / "web"
@@ -239,6 +242,38 @@ PARTS: dict[str, Callable[[Path], dict[str, Any]]] = {
 }
 
 
+def page(text: str, record: Record) -> str:
+    """The page with its generated parts."""
+    sizes = [record.result(f"speed_{name}") for name in ("10k", "100k")]
+    what = {
+        "painted": "the label is painted",
+        "touched": "the points near it change",
+        "settled": "all points are labelled again",
+    }
+    rows, heads, load = [], [""], ""
+    if all(sizes):
+        small, large = (size["load"] for size in sizes)
+        load = f"\n\nLoad averages at the end: {small:.1f} and {large:.1f}."
+        heads += [head for size in sizes for head in (f"{size['points']:,} points", "after 1.5 s")]
+        for kind, name in what.items():
+            of = [size[f"{kind}{when}"] for size in sizes for when in ("", ", paused")]
+            rows.append([name, *(f"{one['median_ms']:,.0f} / {one['p95_ms']:,.0f}" for one in of)])
+    starts = (record.result("demo") or {"starts": []})["starts"]
+    return fill(text, "speed", {"table": table(heads, rows) + load, "demo": _demo(starts)})
+
+
+def _demo(starts: list[dict[str, float]]) -> str:
+    if not starts:
+        return ""
+    first, *later = [start["first_paint_s"] for start in starts]
+    pictures = [start["pictures_s"] for start in starts]
+    return (
+        f"In an environment with nothing else installed and no network, the page was painted {first:.1f} s after the "
+        f"first such command and\n{min(later):.1f} to {max(later):.1f} s after {len(later)} more, and the grid had its "
+        f"pictures after {min(pictures):.1f} to {max(pictures):.1f} s (two cores, the browser open already)."
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", nargs="*", choices=PARTS, default=[], help="parts to measure")
@@ -247,6 +282,7 @@ def main() -> None:
     for name in chosen:
         with tempfile.TemporaryDirectory() as folder:
             record.measure(name, partial(PARTS[name], Path(folder)))
+    write_text(PAGE, page(PAGE.read_text(encoding="utf-8"), record))
     print(json.dumps({name: part["result"] for name, part in record.parts.items()}, indent=2))
 
 

@@ -156,7 +156,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", help="the label-studio of another environment")
     program = parser.parse_args().program
-    version = subprocess.run([program, "version"], capture_output=True, text=True).stdout.split("\n")[0]
+    said = subprocess.run([program, "version"], capture_output=True, text=True, check=True).stdout
+    version = said.partition("Label Studio version:")[2].split()[0]
     record = Record(RECORD, "The labelling page: its server, without a browser.")
     record.measure("label_studio", lambda: trial(program), version=version)
     print(json.dumps(record.result("label_studio"), indent=1))

@@ -38,9 +38,9 @@ def shoot(page: Any, name: str) -> None:
 
 
 def lasso(tab: Tab) -> None:
-    """Draw a loop around the right upper part of the map, and keep the button down."""
+    """Draw a loop around the sixes, which lie on the right below, and keep the button down."""
     box = tab.page.locator("#over").bounding_box()
-    places = ((0.62, 0.06), (0.9, 0.04), (0.97, 0.2), (0.8, 0.27), (0.64, 0.22))
+    places = ((0.61, 0.76), (0.71, 0.72), (0.81, 0.76), (0.82, 0.87), (0.71, 0.91), (0.6, 0.87))
     for k, (x, y) in enumerate(places):
         tab.page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"], steps=8)
         if k == 0:

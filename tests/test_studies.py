@@ -160,7 +160,7 @@ def test_docs_paper_vs_code() -> None:
     [
         ("classify.md", ["open_set", "pool_accuracy", "estimate"]),
         ("suggest.md", ["suggest"]),
-        ("serve.md", ["page_keys", "page_trial", "page_audits"]),
+        ("serve.md", ["page_keys", "page_trial", "page_audits", "page_browser"]),
         ("images.md", ["views", "export_backbone"]),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import socket
 import subprocess
 import sys
 import threading
@@ -85,3 +86,15 @@ def test_a_killed_server_comes_back_with_all_labels(page_client, tmp_path):
         _, classes, _, _ = client.rows()
         names = page_client.names_of(client.state(), classes)
     assert {row: names[row] for row in acknowledged} == acknowledged
+
+
+def test_a_server_comes_back_on_its_port_if_that_is_free(page_client, tmp_path):
+    where = "--project", tmp_path / "demo.a2lp"
+    with page_client.Server(*where) as first:
+        pass
+    with page_client.Server(*where) as second:
+        assert second.port == first.port
+    with socket.create_server(("127.0.0.1", first.port)), page_client.Server(*where) as third:
+        assert third.port != first.port
+    with page_client.Server(*where) as fourth:
+        assert fourth.port == third.port

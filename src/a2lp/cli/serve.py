@@ -20,7 +20,7 @@ def serve(
     labels: Labels = [],
     names: Annotated[Path | None, option("A text file with the names of the classes, one a line.", "FILE")] = None,
     project: Annotated[Path | None, option(PROJECT_HELP, "DIR")] = None,
-    port: Annotated[int, option("Port on 127.0.0.1; 0: any that is free.")] = 0,
+    port: Annotated[int, option("Port on 127.0.0.1; 0: that of the last time, or any that is free.")] = 0,
     no_browser: Annotated[bool, option("Only print the address.", None, "--no-browser")] = False,
     *,
     how: Any,

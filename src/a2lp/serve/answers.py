@@ -58,7 +58,6 @@ class Answers:
         self.nearest = np.full(n, -1, np.int32)
         self.novelty = np.zeros(n, np.float32)
         self.seq = 0
-        self.version = 0
         self._p: NDArray | None = None  # (n, columns)
         self._columns = np.zeros(0, np.int64)  # classes of the columns
         self._weight = 1.0
@@ -144,7 +143,6 @@ class Answers:
         if self._largest is not None:
             self.confidence = (self.confidence * self._largest / np.maximum(self._raw, 1e-12)).astype(np.float32)
         self.settling[:] = False
-        self.version += 1
         self._drop_answered()
         newer = [delta.rows for delta in self._pending if delta.seq > self.seq]
         if newer:

@@ -48,7 +48,7 @@ class Board:
         self.expected: float | None = None
         self.doubted: list[tuple[int, int, float]] = []
         self.unseen: float | None = None
-        self.solves = 0
+        self.solves = 0  # full answers so far
         for line in project.log.lines:
             self.labels.apply(line)
         self.anchors = self.labels.anchors()

@@ -55,7 +55,7 @@ def serve(
     project : Path, optional
         The project's folder; beside the source by default.
     port : int
-        0 for any that is free.
+        0 for that of the last time, or any that is free.
     browser : bool
         Whether to open the page.
     say : callable
@@ -123,13 +123,14 @@ def _open(
     task = read_task(list(labels), find_points(where), need_choice=False)
     points = task.points
     classes = read_names(names) if names is not None else []
-    listening = _listen(port)
+    opened = Project(folder, Path(where).name)
     try:
-        opened = Project(folder, Path(where).name)
+        listening = _listen(port) if port else _listen_again(opened.settings.get("port"))
+        port = listening.getsockname()[1]
+        opened.save_settings({"port": port})
     except BaseException:
-        listening.close()
+        opened.close()
         raise
-    port = listening.getsockname()[1]
     opened.lock.tell(f"http://127.0.0.1:{port}, process {os.getpid()}")
     paths = None if points.paths is None else tuple(map(str, points.paths))
     spec = Spec(where, points.keys, paths, how or Embedding(), opened.cache)
@@ -166,6 +167,13 @@ def _run(app: Any, opened: _Opened, say: Say) -> None:
         say(f"Stopped. Your labels are in {opened.service.project.log.path}.")
     finally:
         opened.listening.close()
+
+
+def _listen_again(port: Any) -> socket.socket:
+    """Listen on the port of the last time, where a page that was left open looks for the server, or on any free one."""
+    with contextlib.suppress(InputError):
+        return _listen(port if isinstance(port, int) else 0)
+    return _listen(0)
 
 
 def _listen(port: int) -> socket.socket:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from a2lp.errors import A2LPError, InputError
 from a2lp.files import reason
 from a2lp.serve.project import Project
+from a2lp.serve.rhythm import Rhythm
 from a2lp.serve.tabs import Page
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from a2lp.serve.board import Board
     from a2lp.serve.prepared import Spec
 
-_DEBOUNCE = 0.15  # seconds after the last label before the solver is asked
 _STATE_EVERY = 0.1  # seconds between two messages with the whole state
 _IRRELEVANT = ("pin", "audit_start", "class")  # commands that change no answer
 
@@ -72,6 +72,7 @@ class Service:
         self._tickets = itertools.count()
         self._exports: dict[int, asyncio.Future[str | None]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._rhythm = Rhythm()
         self._context = get_context("spawn")
         self._wanted = self._context.Value("q", 0, lock=False)
         self._solver: Any = None
@@ -189,11 +190,12 @@ class Service:
         self._tell(board.update(rows))
         if line["op"] not in _IRRELEVANT:
             self._wanted.value = board.seq  # ends what the solver does for older labels
-            self._later("job", _DEBOUNCE, self._ask)
+            self._later("job", self._rhythm.labelled(self._loop.time()), self._ask)
         self._later("state", _STATE_EVERY, self._tell_state, restart=False)
 
     def _ask(self) -> None:
         if self.board is not None:
+            self._rhythm.asked(self._loop.time())
             job = self.board.job()
             self._wanted.value = job.seq
             self._conn.send(job)

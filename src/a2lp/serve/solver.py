@@ -1,12 +1,18 @@
 """The process that computes: points, graph, predictions, estimates and suggestions; the server never waits for it.
 
 It gets the labels as they are now, with the number of the log's last line. A full answer comes first. When no newer
-labels arrive for a second, it chooses suggestions and estimates the accuracy. Newer labels end what is being computed,
-unless the last result of that kind is too old: someone who labels without a pause sees answers, too.
+labels arrive for a while, it computes the answer from nothing, as ``a2lp classify`` would, chooses suggestions and
+estimates the accuracy. Newer labels end all of this, so that no answer waits for it. They also end an answer, unless
+the last one is too old: someone who labels without a pause sees answers, too.
+
+Where an answer from nothing takes longer than the user's pauses, it is never finished. So once it was ended, the next
+pause begins with suggestions and an estimate of the answer that is there.
 """
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import threading
 import time
@@ -25,9 +31,10 @@ from a2lp.serve.jobs import Export, Job
 from a2lp.serve.prepared import Prepared, Spec, prepare
 
 Message = dict[str, Any]
-_IDLE = 1.0  # seconds without new labels before suggestions and estimates are computed
-_PATIENCE = {"answer": 10.0, "idle": 20.0}  # seconds after which a result is needed even if labels have changed since
+_IDLE = 0.25, 1.0  # seconds without labels before suggestions and estimates are computed: what they took, within these
+_PATIENCE = 10.0  # seconds after which an answer is needed even if labels have changed since
 _SUGGESTED = 20
+_NICE = 5
 
 
 class Stopped(Exception):
@@ -51,19 +58,28 @@ class Solver:
         self.now: Job | None = None
         self._labels: dict[int, tuple[str, str]] = {}
         self.suggested: Any = None
-        self.kind = ""
-        self.last = {"answer": 0.0, "idle": 0.0}
+        self._urgent_from = math.inf  # when what is being computed may no longer be ended
+        self._answered = -math.inf
+        self._refit_ended = False
 
     def answer(self, job: Job) -> None:
         """A full answer for the labels of a job."""
         self._take(job)
+        self._urgent_from = self._answered + _PATIENCE
         if self._choice():
-            self._run("answer", self._send_answer)
+            with contextlib.suppress(Stopped):
+                self._send_answer()
+                self._answered = time.monotonic()
 
-    def idle(self) -> None:
-        """Suggestions and estimates for the last job."""
-        if self.now is not None:
-            self._run("idle", self._send_estimates)
+    def idle(self) -> bool:
+        """Suggestions and estimates for the last job; whether they were finished."""
+        self._urgent_from = math.inf
+        with contextlib.suppress(Stopped):
+            self._check()
+            if self.now is not None:
+                self._send_estimates()
+            return True
+        return False
 
     def export(self, request: Export) -> None:
         """Write a table as ``a2lp classify`` does, with the page's columns beside."""
@@ -71,7 +87,7 @@ class Solver:
         from a2lp.labelling.outputs import TABLES, write_output
 
         self._take(request.job)
-        self.kind = ""  # is not stopped
+        self._urgent_from = -math.inf
         self.pool.refit()
         result = label(self.pool, None, keys=self.keys, key=request.key)
         for row, text in enumerate(request.labels):
@@ -103,18 +119,10 @@ class Solver:
         """Whether there are two classes to choose from."""
         return self.now is not None and len(set(self.now.codes)) >= 2
 
-    def _run(self, kind: str, work: Callable[[], None]) -> None:
-        self.kind = kind
-        try:
-            work()
-        except Stopped:
-            return
-        self.last[kind] = time.monotonic()
-
     def _check(self) -> None:
         """End the computation if newer labels make it useless."""
-        stale = self.kind and self.now is not None and self.wanted.value != self.now.seq
-        if stale and time.monotonic() - self.last[self.kind] < _PATIENCE[self.kind]:
+        stale = self.now is not None and self.wanted.value != self.now.seq
+        if stale and time.monotonic() < self._urgent_from:
             raise Stopped
 
     def _send_answer(self) -> None:
@@ -141,20 +149,29 @@ class Solver:
         return [code_of[name] for name in classes.tolist()]
 
     def _send_estimates(self) -> None:
+        if not self._choice():
+            self._send_suggestions()
+            return
+        early = self._refit_ended
+        if early:
+            self._send_worth()
+        before, self._refit_ended = self.pool.answer, True
+        self.pool.refit()
+        self._refit_ended, changed = False, self.pool.answer is not before
+        if changed:
+            self._send_answer()
+        if changed or not early:
+            self._send_worth()
+
+    def _send_worth(self) -> None:
+        self._send_suggestions()
+        self._check()
+        self._send_assessment()
+
+    def _send_suggestions(self) -> None:
         job = self.now
         assert job is not None
-        if self._choice():
-            before = self.pool.answer
-            self.pool.refit()
-            if self.pool.answer is not before:
-                self._send_answer()
         self._check()
-        self._send_suggestions(job)
-        if self._choice():
-            self._check()
-            self._send_assessment(job)
-
-    def _send_suggestions(self, job: Job) -> None:
         passed = set(job.passed)
         try:
             found = self.pool.suggest(_SUGGESTED + min(len(passed), 200))
@@ -170,7 +187,9 @@ class Solver:
         self.send({"type": "suggested", "seq": job.seq, "rows": rows[:_SUGGESTED]})
         self.suggested = found
 
-    def _send_assessment(self, job: Job) -> None:
+    def _send_assessment(self) -> None:
+        job = self.now
+        assert job is not None
         worth = self.pool.assessment
         columns = self._columns(self.pool.answer.classes)
         others = worth.held_out_probabilities.copy()
@@ -200,6 +219,7 @@ def main(conn: Connection, wanted: Any, spec: Spec) -> None:
     """The process: prepare the points, then answer until the server is gone."""
     warnings.simplefilter("ignore")
     _end_with_server()
+    _give_way(_NICE)
     try:
         _serve(conn, wanted, spec)
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
@@ -223,10 +243,10 @@ def _serve(conn: Connection, wanted: Any, spec: Spec) -> None:
     prepared = prepare(spec, report)
     conn.send({"type": "ready"})
     solver = Solver(prepared, spec, wanted, conn.send)
-    rested = True
+    rest, rested = _IDLE[1], True
     while True:
         jobs: list[Any] = []
-        if conn.poll(_IDLE if not rested else None):
+        if conn.poll(None if rested else rest):
             jobs.append(conn.recv())
             while conn.poll():
                 jobs.append(conn.recv())
@@ -239,7 +259,9 @@ def _serve(conn: Connection, wanted: Any, spec: Spec) -> None:
             solver.answer(newest[-1])
             rested = False
         elif not jobs:
-            solver.idle()
+            began = time.monotonic()
+            if solver.idle():
+                rest = min(max(_IDLE[0], time.monotonic() - began), _IDLE[1])
             rested = True
 
 
@@ -255,13 +277,18 @@ def _end_with_server() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
+def _give_way(niceness: int) -> None:
+    """Let the server and the browser come first where the cores are busy."""
+    if hasattr(os, "nice"):
+        os.nice(niceness)
+
+
 def draw_map(spec: Spec) -> None:
     """A process of its own: coordinates of all points, written to the cache."""
     from a2lp.pool.layout import layout
 
     _end_with_server()
-    if hasattr(os, "nice"):
-        os.nice(10)
+    _give_way(2 * _NICE)
     path = spec.folder / "map.npy"
     prepared = prepare(spec, lambda *_: None)
     with replacing(path) as temporary, temporary.open("wb") as file:

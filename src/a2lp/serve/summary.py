@@ -49,7 +49,7 @@ def state(board: Board) -> dict[str, Any]:
         },
         "can_undo": board.labels.last_done() is not None,
         "can_redo": board.labels.last_undone() is not None,
-        "version": board.answers.version,
+        "solves": board.solves,
     }
 
 

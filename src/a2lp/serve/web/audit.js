@@ -37,6 +37,7 @@ export class Audit {
 
   #draw() {
     const { audit } = this.store.state;
+    byId("sort").hidden = this.view.blind;
     say(byId("audit"), this.view.blind ? "End audit" : audit?.rows?.length ? `Audit (${audit.rows.length} left)` : "Audit");
     byId("audit").title = this.view.blind
       ? "Back to the grid; the rest of the audit waits for you"

@@ -76,6 +76,7 @@ export class Focus {
       this.image.dataset.row = String(row);
       this.image.classList.remove("here");
       this.image.src = `/thumb/${row}/256`;
+      byId("focus-open").style.backgroundImage = `url(/thumb/${row}/128)`; // the grid's, until that has come
     }
     byId("focus-open").hidden = !this.store.state.images;
     const { size } = this.view.selection;
@@ -137,8 +138,8 @@ export class Focus {
   #nearest() {
     const near = this.view.blind ? null : (this.points.shown?.nearest ?? null);
     const box = byId("focus-nearest");
-    box.hidden = near === null;
-    if (near === null) return;
+    box.hidden = near === null || near === this.view.current;
+    if (near === null || box.hidden) return;
     this.points.want([near]);
     const name = this.store.name(this.store.cls[near]);
     const text = h("span", {}, h("span", { class: "soft" }, "Nearest example"), h("strong", {}, name), h("span", { class: "key soft" }, this.points.key(near)));

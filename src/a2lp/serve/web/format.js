@@ -13,9 +13,9 @@ export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one
 
 /** @param {number} seconds */
 export function duration(seconds) {
-  if (seconds < 50) return `${Math.max(1, Math.round(seconds))} s`;
-  if (seconds < 5400) return `${Math.max(1, Math.round(seconds / 60))} min`;
-  return `${(seconds / 3600).toFixed(1)} h`;
+  if (seconds < 50) return `${Math.max(1, Math.round(seconds))}\u202fs`;
+  if (seconds < 5400) return `${Math.max(1, Math.round(seconds / 60))}\u202fmin`;
+  return `${(seconds / 3600).toFixed(1)}\u202fh`;
 }
 
 /** @param {number} low @param {number} high an interval of shares, as 90 to 96 % */

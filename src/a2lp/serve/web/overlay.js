@@ -48,7 +48,6 @@ export function drawOverlay(context, camera, style, { names, size, ring, loop })
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.clearRect(0, 0, camera.width, camera.height);
   context.font = `600 ${size}px system-ui, sans-serif`;
-  drawNames(context, camera, style, names);
   for (const [width, colour] of ring
     ? [
         [5, "--box"],
@@ -61,6 +60,7 @@ export function drawOverlay(context, camera, style, { names, size, ring, loop })
     if (ring) context.arc(ring.x, ring.y, ring.radius, 0, 2 * Math.PI);
     context.stroke();
   }
+  drawNames(context, camera, style, names);
   if (loop.length > 1) drawLoop(context, style, loop);
 }
 

@@ -112,6 +112,7 @@ export class Queue {
     const done = !this.#open(row);
     const label = done ? store.name(store.cls[row]) || "none of these" : "";
     const key = this.names.key(row);
+    const [typical, doubt] = why.split(/, (.*)/); // there is room for one of them
     const picture = store.state.images ? h("img", { src: `/thumb/${row}/128`, alt: "", draggable: "false" }) : h("span", { class: "key" }, key);
     return h(
       "li",
@@ -122,10 +123,10 @@ export class Queue {
         tabindex: tab ? 0 : -1,
         "aria-selected": row === view.current,
         "aria-label": `${key || `point ${row}`}: ${done ? `labelled ${label}` : why}`,
-        title: key,
+        title: `${key}: ${why}`,
       },
       picture,
-      h("span", { class: "why" }, done ? h("strong", {}, `✓ ${label}`) : why),
+      h("span", { class: "why" }, done ? h("strong", {}, `✓ ${label}`) : doubt || typical),
     );
   }
 

@@ -78,31 +78,22 @@ export class Status {
 
   #connection() {
     const { online } = this.api;
-    const root = document.documentElement;
-    root.dataset.phase = online ? this.store.state.phase : "offline";
+    document.documentElement.dataset.phase = online ? this.store.state.phase : "offline";
     byId("banner").hidden = online;
-    if (online) return this.#saved();
-    const waiting = this.api.waiting ? ` ${plural(this.api.waiting, "command")} will be sent then.` : "";
-    say(
-      byId("banner"),
-      this.#refused
-        ? "The server was started anew. Open the address that it printed; what was not sent yet goes with this tab."
-        : `No connection to the server. Keep going: your labels are kept in this tab.${waiting} Trying again…`,
-    );
-    return this.#saved();
+    this.#saved();
   }
 
   #saved() {
     const { waiting, online } = this.api;
     say(byId("saved"), waiting ? (online ? "Saving…" : `${waiting} not saved yet`) : this.store.state.seq ? "Saved" : "");
-    if (!online) {
-      const banner = byId("banner");
-      if (!banner.hidden && !this.#refused)
-        say(
-          banner,
-          `No connection to the server. Keep going: your labels are kept in this tab.${waiting ? ` ${plural(waiting, "command")} will be sent when it is back.` : ""} Trying again…`,
-        );
-    }
+    if (online) return;
+    const kept = waiting ? ` ${plural(waiting, "command")} will be sent ` : "";
+    say(
+      byId("banner"),
+      this.#refused
+        ? `The server was started anew. Open the address that it printed, then load this page again.${kept && `${kept}then.`}`
+        : `No connection to the server. If it was stopped, start it again. Keep going: your labels are kept in this tab.${kept && `${kept}when it is back.`}`,
+    );
   }
 
   #state() {
