@@ -192,19 +192,22 @@ def check_target(path: str | Path, suffixes: Sequence[str], what: str, *, force:
     ``force`` allows an existing file to be replaced.
     """
     path = Path(path)
-    if suffixes and path.suffix.lower() not in suffixes:
-        raise InputError(
-            f"{path} has the extension {path.suffix!r}; {what} is written as {' or '.join(suffixes)}. Rename it."
-        )
     with writing(path):  # a name that is too long, or a folder that may not be searched
-        if not path.parent.is_dir():
-            raise InputError(f"{path}: there is no folder {path.parent}. Create it first.")
         if path.is_dir():
             raise InputError(f"{path} is a folder; expected the name of a file to write. Choose another name.")
+        if suffixes and path.suffix.lower() not in suffixes:
+            raise InputError(f"{path} {extension(path)}; {what} is written as {' or '.join(suffixes)}. Rename it.")
+        if not path.parent.is_dir():
+            raise InputError(f"{path}: there is no folder {path.parent}. Create it first.")
         if path.exists() and not force:
             raise InputError(
                 f"{path} exists already. Choose another name, or replace it with --force (in Python: force=True)."
             )
+
+
+def extension(path: Path) -> str:
+    """How a file's name ends, for a message about it."""
+    return f"has the extension {path.suffix!r}" if path.suffix else "has no extension"
 
 
 def cache_folder() -> Path:

@@ -104,8 +104,8 @@ def _all_methods(standings: Sequence[Standing]) -> list[Figure]:
     timed = {column: records for column, records in timed.items() if records}
     if timed and len({one.method for one in standings}) > 1:
         caption = (
-            "Up and to the left is better. Filled: uses data of the base classes. Square: assumes equally many "
-            "queries of every class."
+            "Up and to the left is better. Filled: uses data of the base classes. Square: assumes or prefers "
+            "equally many queries of every class."
         )
         figures.append(Figure("Accuracy against time", caption, plots.svg(plots.accuracy_and_time, timed)))
     return figures
