@@ -164,6 +164,27 @@ def test_docs_of_pools_and_images(page: str, studies: list[str]) -> None:
         assert script(study).page(text, saved(study)) == text, f"run benchmarks/{study}.py"
 
 
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.name)
+def test_records_are_of_the_features_of_the_repository(path: Path) -> None:
+    """A network that is replaced makes the parts that were measured on it out of date: measure them again."""
+    assert script("study").replaced(json.loads(path.read_text(encoding="utf-8"))) == []
+
+
+def test_a_record_knows_its_features(tmp_path: Path) -> None:
+    study = script("study")
+    record = study.Record(tmp_path / "record.json", "a test")
+    work = lambda: study.accuracies("prototypical", {}, study.episodes("cub", "test", "balanced", 1, 3))  # noqa: E731
+    record.measure("first", work, n_tasks=3)
+    record.measure("second", work, n_tasks=3)  # the tasks come from a cache
+    record.measure("other", lambda: 1)
+    saved = json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))
+    assert saved["parts"]["first"]["features"] == saved["parts"]["second"]["features"]
+    assert list(saved["parts"]["first"]["features"]) == ["cub"] and "features" not in saved["parts"]["other"]
+    assert study.replaced(saved) == []
+    saved["parts"]["second"]["features"]["cub"] = "0" * 64
+    assert study.replaced(saved) == ["second: cub"]
+
+
 def test_an_estimate_joins_the_record_once_all_of_its_draws_are_there(tmp_path: Path) -> None:
     estimate = script("estimate")
     record = script("study").Record(tmp_path / "record.json", "a test")
