@@ -47,6 +47,11 @@ def test_docs_graph_quality() -> None:
     assert script("graph_quality").page(text, saved("graph_quality")) == text, "run benchmarks/graph_quality.py"
 
 
+def test_docs_install() -> None:
+    text = read("install.md")
+    assert script("install_size").page(text, saved("install_size")) == text, "run benchmarks/install_size.py"
+
+
 def test_a_graph_by_cells_labels_as_well_as_the_exact_one() -> None:
     """On 10,000 points; benchmarks/graph_quality.py has 50,000."""
     found = script("graph_quality").compare("cub", 10_000)
