@@ -34,7 +34,7 @@ PURPOSES = {
     "scikit-learn": "estimators, neighbours, logistic regression",
     "pillow": "reads JPEG, PNG, WebP, AVIF and others",
     "pillow-heif": "reads HEIC, the photos of many phones",
-    "a2lp": "its code, the default backbone (9 MB), the bundled features",
+    "a2lp": "its code, the default backbone (8 MB), the bundled features",
 }
 # without these, there are no arrays, graphs, estimators and networks; what they need in turn is counted with them
 FLOOR = ("numpy", "scipy", "scikit-learn", "onnxruntime")
@@ -100,6 +100,7 @@ def sizes(found: Mapping[str, Any]) -> str:
     rows.append((f"{len(small)} others", megabytes(small, "code"), megabytes(small, "bytecode"), ""))
     rows.append(("**all**", f"**{megabytes(packages, 'code')}**", megabytes(packages, "bytecode"), ""))
     lines = table(("package", "MB", "and bytecode", "what for"), rows).split("\n")
+    lines[1] = "| --- | ---: | ---: | --- |"
     floor = closure(packages, FLOOR)
     least = megabytes({name: packages[name] for name in floor}, "code")
     lines += [

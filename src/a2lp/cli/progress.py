@@ -29,6 +29,7 @@ def progress_of_steps() -> Iterator[Callable[[str, int, int], None]]:
     Where stderr is not a terminal, a line says every ten seconds how far it is.
     """
     with bar_on_stderr() as (console, bar, task):
+        bar.update(task, description="starting")
         step, looked_up, lines = "", 0, _Lines()
 
         def report(what: str, done: int, total: int) -> None:
