@@ -100,7 +100,7 @@ def test_images() -> None:
     assert "009.png" in result.stderr
     result = run("photos", "-n", "3", "--out", "next.csv", *small)
     assert result.exit_code == 0, result.stderr
-    assert "skipped: 009.png: " in result.stderr
+    assert "skipped: 009.png: " in result.stderr and "add --sheet sheet.html" in result.stdout
     rows = read("next.csv")
     assert sorted(int(row["path"][:3]) % 3 for row in rows) == [0, 1, 2]
 
