@@ -60,11 +60,22 @@ def check_file(
 def exists(path: str | Path) -> bool:
     """Whether there is a file or folder of this name; InputError if that cannot be determined."""
     try:
-        return Path(path).exists()
-    except ValueError:  # a NUL in the name
-        return False
+        return _is_there(Path(path))
     except OSError as failure:
         raise InputError(f"{path} cannot be read: {failure.strerror}. Check the name and the permissions.") from failure
+
+
+def _is_there(path: Path) -> bool:
+    """As ``path.exists()``, which in Python 3.14 takes a folder that may not be searched for one without the file."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the name
+        return False
+    except OSError as failure:
+        if failure.errno in (errno.ELOOP, errno.EBADF):
+            return False
+        raise
+    return True
 
 
 @contextmanager
@@ -193,13 +204,14 @@ def check_target(path: str | Path, suffixes: Sequence[str], what: str, *, force:
     """
     path = Path(path)
     with writing(path):  # a name that is too long, or a folder that may not be searched
+        there = _is_there(path)
         if path.is_dir():
             raise InputError(f"{path} is a folder; expected the name of a file to write. Choose another name.")
         if suffixes and path.suffix.lower() not in suffixes:
             raise InputError(f"{path} {extension(path)}; {what} is written as {' or '.join(suffixes)}. Rename it.")
         if not path.parent.is_dir():
             raise InputError(f"{path}: there is no folder {path.parent}. Create it first.")
-        if path.exists() and not force:
+        if there and not force:
             raise InputError(
                 f"{path} exists already. Choose another name, or replace it with --force (in Python: force=True)."
             )
