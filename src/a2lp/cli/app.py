@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import sys
 import warnings
 from importlib.util import find_spec
@@ -72,9 +73,8 @@ class _Group(_PlainFlags, TyperGroup):
         except OSError as error:
             if error.errno != errno.ENOSPC:  # of files, the library tells the name; this is what was printed
                 raise
-            typer.echo(
-                "error: the output cannot be written (no space is left on the device). Free some space.", err=True
-            )
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at the end
+            typer.echo("error: the output cannot be written, since no space is left for it. Free some.", err=True)
             raise typer.Exit(2) from error
         except KeyboardInterrupt as error:
             print_interruption(error)
