@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 OURS = ("a2lp_em", "a2lp_plus")
-COLOURS = {"no assumption": "#0072B2", "assumes equally many queries of every class": "#D55E00"}
+COLOURS = {"no assumption": "#0072B2", "assumes or prefers equally many queries of every class": "#D55E00"}
 PANELS = {"cub balanced 1-shot": "balanced tasks", "cub dirichlet 1-shot": "imbalanced tasks (Dirichlet)"}
 # where a label may stand, in points from its dot: the first that hits nothing is taken
 PLACES = [
@@ -31,7 +31,7 @@ PLACES = [
     (14, -12),
     (-14, -12),
 ]
-MARGIN = (3, 0)  # around a label, across and along: browsers may set it in a wider font
+MARGIN = (5, 0)  # around a label, across and along: browsers may set it in a wider font
 
 
 class Dot(NamedTuple):
@@ -81,7 +81,8 @@ def _place_labels(made: Figure, axes: Axes, shown: list[Dot]) -> None:
     renderer = made.canvas.get_renderer()
     places = [axes.transData.transform((dot.ms, dot.accuracy)) for dot in shown]
     boxes = [mpl.transforms.Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in places]
-    for dot in shown:
+    for place, dot in enumerate(shown):
+        others = boxes[:place] + boxes[place + 1 :]  # its own dot is beside it in all places
         best, fewest = None, math.inf
         for dx, dy in PLACES:
             text = axes.annotate(
@@ -95,7 +96,7 @@ def _place_labels(made: Figure, axes: Axes, shown: list[Dot]) -> None:
                 fontsize=8,
             )
             box = text.get_window_extent(renderer).padded(*MARGIN)
-            hits = sum(_overlap(box, other) for other in boxes)
+            hits = sum(_overlap(box, other) for other in others)
             hits += 0 if axes.bbox.x0 <= box.x0 and box.x1 <= axes.bbox.x1 else 1e6
             if hits < fewest:
                 if best is not None:

@@ -2,7 +2,8 @@
 
 A record is ``{"what": ..., "parts": {NAME: {"settings": ..., "result": ..., "commit": ..., ...}}}``. A part is measured
 as a whole and stamped by the code and machine that measured it, so that parts which are measured again do not lend
-their stamp to the others.
+their stamp to the others. ``features`` has the hashes of the features that a part was measured on, where its tasks went
+through ``episodes`` or ``accuracies``; ``replaced`` compares them with those of the repository.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from a2lp.bench.run import run
 from a2lp.bench.statistics import Estimate
 from a2lp.environment import commit, stamp
 from a2lp.features import BaseStatistics, FeatureSet, load, load_base
+from a2lp.features.bundled import BUNDLED
 from a2lp.files import write_text
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,6 +32,7 @@ SETS = {"cub": "CUB", "mini": "miniImageNet", "cifar_fs": "CIFAR-FS"}
 CELLS = [(sampler, n_shot) for n_shot in (1, 5) for sampler in ("balanced", "dirichlet")]
 STAMP = ("versions", "hardware", "commit", "date")
 
+_used: dict[str, str] = {}  # features of the part that is being measured: their hashes by name
 _FOLDERS = {"cub": "cub_resnet12", "mini": "mini_imagenet_resnet12", "cifar_fs": "cifar_fs_resnet12"}
 
 
@@ -47,14 +50,24 @@ def base(name: str) -> BaseStatistics:
     return load_base("cub" if name == "cub" else ROOT / "trained" / _FOLDERS[name] / f"{_FOLDERS[name]}_train_base.npz")
 
 
-@cache
 def episodes(name: str, split: str, sampler: str, n_shot: int, n_tasks: int, seed: int = 0) -> Episodes:
     """5-way tasks with 75 queries, drawn from a set."""
+    return _note_features(_drawn(name, split, sampler, n_shot, n_tasks, seed))
+
+
+@cache
+def _drawn(name: str, split: str, sampler: str, n_shot: int, n_tasks: int, seed: int) -> Episodes:
     return draw_episodes(features(name, split), [sampler], [n_shot], n_tasks=n_tasks, seed=seed)[0]
+
+
+def _note_features(tasks: Episodes) -> Episodes:
+    _used[tasks.config["features"]] = tasks.config["features_sha256"]
+    return tasks
 
 
 def accuracies(method: str, params: Params, tasks: Episodes, statistics: BaseStatistics | None = None) -> list[float]:
     """Percent right in each task."""
+    _note_features(tasks)
     return run([Cell(tasks, method, make_method(method, params, statistics))])[0].accuracies
 
 
@@ -75,13 +88,15 @@ class Record:
         same = known is not None and (known["commit"], known["settings"]) == (here, settings)
         if same and not here.endswith("-dirty"):
             return
+        _used.clear()
         result = work()
         self.keep(part, result, stamp() if self.code is None else stamp() | {"commit": self.code}, **settings)
         print(f"measured: {part}", flush=True)
 
     def keep(self, part: str, result: Any, origin: Mapping[str, Any], **settings: Any) -> None:
         """Write a part, with the stamp of its measurement."""
-        self.parts[part] = {"settings": settings, "result": result} | origin
+        used = {"features": dict(_used)} if _used else {}
+        self.parts[part] = {"settings": settings, "result": result} | used | origin
         write_text(self.path, json.dumps({"what": self.what, "parts": self.parts}, indent=1) + "\n")
 
     def result(self, part: str) -> Any:
@@ -149,6 +164,28 @@ def over_cores(work: Callable[..., None], given: Sequence[tuple[Any, ...]], n_co
 def stamps(record: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The stamp of each part of any record in this folder; of the whole where it was measured as one."""
     yield from record["parts"].items() if "parts" in record else [("all of it", record)]
+
+
+def replaced(record: Mapping[str, Any]) -> list[str]:
+    """The parts of a record that were measured on features which are not those of the repository any more."""
+    found = []
+    for name, part in record.get("parts", {}).items():
+        for features_name, known in part.get("features", {}).items():
+            now = _sha256_now(features_name)
+            if now is not None and now != known:
+                found.append(f"{name}: {features_name}")
+    return found
+
+
+@cache
+def _sha256_now(name: str) -> str | None:
+    """The hash of a bundled set, or of a file of trained/; None of files that are elsewhere."""
+    files = list((ROOT / "trained").glob(f"*/{name}.npz"))
+    if name not in BUNDLED and not files:
+        return None
+    found = load(name if name in BUNDLED else files[0])
+    [tasks] = draw_episodes(found, ["balanced"], [1], n_tasks=1, seed=0)
+    return str(tasks.config["features_sha256"])
 
 
 def fill(text: str, study: str, parts: Mapping[str, str]) -> str:

@@ -61,12 +61,12 @@ def main(source: Path, labels: Path, out: Path) -> None:
     print("the least confident:")
     for row in sorted(result.rows(), key=lambda row: row["confidence"])[:5]:
         print(f"  {row['path']}: {row['label']} {row['confidence']:.2f}, or {row['second']}; nearest {row['nearest']}")
-    print(f"all of them are in {out}")
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 4:
         main(*map(Path, sys.argv[1:]))
+        print(f"all of them are in {sys.argv[3]}")
     elif len(sys.argv) == 1:
         with TemporaryDirectory() as temporary:
             folder = make_folder(Path(temporary))

@@ -97,6 +97,7 @@ def test_files_that_cannot_be_written(tmp_path: Path) -> None:
     ("name", "force", "message"),
     [
         ("x.txt", False, r"x\.txt has the extension '\.txt'; a table is written as \.csv or \.json\. Rename it"),
+        ("x", False, r"x has no extension; a table is written as \.csv or \.json"),
         ("none/x.csv", False, r"there is no folder .*none\. Create it"),
         ("folder.csv", True, r"folder\.csv is a folder; expected the name of a file"),
         ("old.csv", False, r"old\.csv exists already\. Choose another name, or replace it with --force"),

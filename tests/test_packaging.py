@@ -33,5 +33,23 @@ def test_licences_and_versions() -> None:
     assert (ROOT / "src" / "a2lp" / "py.typed").is_file()
 
 
+def test_the_pythons_of_the_workflows_are_those_of_the_classifiers() -> None:
+    stated = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["classifiers"]))
+    for name in ("ci.yml", "package.yml"):
+        text = (ROOT / ".github" / "workflows" / name).read_text(encoding="utf-8")
+        [versions] = re.findall(r"python: \[(.*)\]", text)
+        assert [version.strip(' "') for version in versions.split(",")] == stated, name
+    assert PROJECT["requires-python"] == f">={stated[0]}"
+
+
+def test_the_commands_of_the_workflows_exist() -> None:
+    """Scripts of .ci and targets of the Makefile."""
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for path in (ROOT / ".github" / "workflows").iterdir():
+        text = path.read_text(encoding="utf-8")
+        assert all((ROOT / script).is_file() for script in re.findall(r"run: bash (\S+)", text)), path.name
+        assert set(re.findall(r"run: make (\w+)", text)) <= targets, path.name
+
+
 def test_the_extra_for_images_brings_no_torch() -> None:
     assert not any("torch" in line for line in PROJECT["optional-dependencies"]["images"])

@@ -53,6 +53,11 @@ def test_docs_cluster() -> None:
     assert script("cluster").page(text, saved("cluster")) == text, "run benchmarks/cluster.py"
 
 
+def test_docs_install() -> None:
+    text = read("install.md")
+    assert script("install_size").page(text, saved("install_size")) == text, "run benchmarks/install_size.py"
+
+
 def test_a_graph_by_cells_labels_as_well_as_the_exact_one() -> None:
     """On 10,000 points; benchmarks/graph_quality.py has 50,000."""
     found = script("graph_quality").compare("cub", 10_000)
@@ -168,6 +173,27 @@ def test_docs_of_pools_and_images(page: str, studies: list[str]) -> None:
     text = read(page)
     for study in studies:
         assert script(study).page(text, saved(study)) == text, f"run benchmarks/{study}.py"
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.name)
+def test_records_are_of_the_features_of_the_repository(path: Path) -> None:
+    """A network that is replaced makes the parts that were measured on it out of date: measure them again."""
+    assert script("study").replaced(json.loads(path.read_text(encoding="utf-8"))) == []
+
+
+def test_a_record_knows_its_features(tmp_path: Path) -> None:
+    study = script("study")
+    record = study.Record(tmp_path / "record.json", "a test")
+    work = lambda: study.accuracies("prototypical", {}, study.episodes("cub", "test", "balanced", 1, 3))  # noqa: E731
+    record.measure("first", work, n_tasks=3)
+    record.measure("second", work, n_tasks=3)  # the tasks come from a cache
+    record.measure("other", lambda: 1)
+    saved = json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))
+    assert saved["parts"]["first"]["features"] == saved["parts"]["second"]["features"]
+    assert list(saved["parts"]["first"]["features"]) == ["cub"] and "features" not in saved["parts"]["other"]
+    assert study.replaced(saved) == []
+    saved["parts"]["second"]["features"]["cub"] = "0" * 64
+    assert study.replaced(saved) == ["second: cub"]
 
 
 def test_an_estimate_joins_the_record_once_all_of_its_draws_are_there(tmp_path: Path) -> None:

@@ -116,6 +116,7 @@ class MissingExtraError(A2LPError, ImportError):
 
     def __init__(self, what: str, package: str, extra: str) -> None:
         package = "pillow" if package == "PIL" else package
+        self.package, self.extra = package, extra
         super().__init__(f"{what} needs {package}, which is not installed. Install it with: {install_command(extra)}")
 
 

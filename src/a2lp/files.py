@@ -60,11 +60,22 @@ def check_file(
 def exists(path: str | Path) -> bool:
     """Whether there is a file or folder of this name; InputError if that cannot be determined."""
     try:
-        return Path(path).exists()
-    except ValueError:  # a NUL in the name
-        return False
+        return _is_there(Path(path))
     except OSError as failure:
         raise InputError(f"{path} cannot be read: {failure.strerror}. Check the name and the permissions.") from failure
+
+
+def _is_there(path: Path) -> bool:
+    """As ``path.exists()``, which in Python 3.14 takes a folder that may not be searched for one without the file."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the name
+        return False
+    except OSError as failure:
+        if failure.errno in (errno.ELOOP, errno.EBADF):
+            return False
+        raise
+    return True
 
 
 @contextmanager
@@ -192,19 +203,23 @@ def check_target(path: str | Path, suffixes: Sequence[str], what: str, *, force:
     ``force`` allows an existing file to be replaced.
     """
     path = Path(path)
-    if suffixes and path.suffix.lower() not in suffixes:
-        raise InputError(
-            f"{path} has the extension {path.suffix!r}; {what} is written as {' or '.join(suffixes)}. Rename it."
-        )
     with writing(path):  # a name that is too long, or a folder that may not be searched
-        if not path.parent.is_dir():
-            raise InputError(f"{path}: there is no folder {path.parent}. Create it first.")
+        there = _is_there(path)
         if path.is_dir():
             raise InputError(f"{path} is a folder; expected the name of a file to write. Choose another name.")
-        if path.exists() and not force:
+        if suffixes and path.suffix.lower() not in suffixes:
+            raise InputError(f"{path} {extension(path)}; {what} is written as {' or '.join(suffixes)}. Rename it.")
+        if not path.parent.is_dir():
+            raise InputError(f"{path}: there is no folder {path.parent}. Create it first.")
+        if there and not force:
             raise InputError(
                 f"{path} exists already. Choose another name, or replace it with --force (in Python: force=True)."
             )
+
+
+def extension(path: Path) -> str:
+    """How a file's name ends, for a message about it."""
+    return f"has the extension {path.suffix!r}" if path.suffix else "has no extension"
 
 
 def cache_folder() -> Path:

@@ -33,6 +33,13 @@ def test_help_has_the_commands_in_the_order_of_need() -> None:
     assert places == sorted(places)
 
 
+def test_help_is_text_for_the_terminal() -> None:
+    """Paragraphs end where the terminal does, not where the source has a line end; flags take no value."""
+    text = CliRunner().invoke(app, ["classify", "--help"], terminal_width=300, env={"COLUMNS": "300"}).stdout
+    assert "reached, nearest (the closest labelled example)" in text
+    assert "<bool>" not in text and "--force" in text
+
+
 def test_the_help_of_method_names_all_methods_of_a_pool() -> None:
     assert [name for name in METHODS if name not in METHOD_HELP.replace(",", " ").replace(".", " ").split()] == []
 
@@ -52,6 +59,14 @@ def test_links_are_refused_for_a_table(tmp_path: Path) -> None:
     words = ["classify", str(tmp_path / "x.npz"), "--labels", str(tmp_path / "labels.csv"), "--out", str(out), "--link"]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 2 and "is a table, and only folders" in result.stderr and not out.exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_behind_stdout() -> None:
+    program = "import sys; sys.argv = ['a2lp', 'methods']; from a2lp.__main__ import main; main()"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-c", program], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
 
 
 @pytest.mark.parametrize("args", [["--help"], ["--version"]])

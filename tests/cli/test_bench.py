@@ -296,9 +296,10 @@ def test_methods_and_version():
     assert list(lines) == list(a2lp.list_methods())
     assert guide.startswith("Which method? If you have ...") and "a2lp_em with preprocess=whiten" in guide
     assert "[" not in lines["lp"]
-    assert "[assumes equally many queries of each class]" in lines["pt_map"]
+    assert "[assumes or prefers equally many queries of each class]" in lines["pt_map"]
     assert "[uses statistics of base classes]" in lines["simple_shot"]
     assert "a2lp meta-train" in lines["sib"]
+    assert "MissingExtraError" not in stdout
     assert call("--version")[0].strip() == a2lp.__version__
 
 

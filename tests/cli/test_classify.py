@@ -268,6 +268,8 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "folders as labels of vectors": (("digits.npz", "--labels", "empty", "--out", "new.csv"), "vectors"),
     "an unknown method": ((*QUICK, "--out", "new.csv", "--method", "autoo"), "'auto'"),
     "abstain in per cent": ((*QUICK, "--out", "new.csv", "--abstain", "80"), "abstain=80"),
+    "an unset variable": (("", "--labels", "labels.csv", "--out", "new.csv"), "source is empty"),
+    "a negative seed": ((*QUICK, "--out", "new.csv", "--seed", "-1"), "seed=-1"),
     "abstain below zero": ((*QUICK, "--out", "new.csv", "--abstain", "-0.1"), "abstain=-0.1"),
     "all are rejected": ((*QUICK, "--out", "new.csv", "--reject", "1"), "reject=1"),
     "OUT is the labels": ((*QUICK, "--out", "labels.csv", "--force"), "holds your labels"),

@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from a2lp.cli.app import app
+from a2lp.errors import install_command
 from a2lp.features import FeatureSet, save
 
 NAMES = ["auk", "gull", "tern", "wren", "owl", "swan"]
@@ -192,7 +193,7 @@ def test_images_without_a_text_encoder() -> None:
     assert result.exit_code == 2
     said = " ".join(result.stderr.split())
     assert "backbone 'efficientnet_lite0' has no text encoder" in said
-    assert "pip install 'a2lp[clip]'" in said
+    assert f"{install_command('clip')}, then --backbone open_clip:" in said
     assert "--text FILE" in said
 
 

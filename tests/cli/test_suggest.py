@@ -100,7 +100,7 @@ def test_images_to_label_next() -> None:
     assert "009.png" in result.stderr
     result = run("photos", "-n", "3", "--out", "next.csv", *small)
     assert result.exit_code == 0, result.stderr
-    assert "skipped: 009.png: " in result.stderr
+    assert "skipped: 009.png: " in result.stderr and "add --sheet sheet.html" in result.stdout
     rows = read("next.csv")
     assert sorted(int(row["path"][:3]) % 3 for row in rows) == [0, 1, 2]
 
@@ -226,6 +226,8 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "contradicting labels": (("digits.npz", "--labels", "against.csv", "--out", "new.csv"), "contradict"),
     "folders as labels of vectors": (("digits.npz", "--labels", "empty", "--out", "new.csv"), "vectors"),
     "all are labelled": (("digits.npz", "--labels", "all.csv", "--out", "new.csv"), "nothing to suggest"),
+    "a negative seed": (("digits.npz", "--seed", "-2", "--out", "new.csv"), "seed=-2"),
+    "labels of an unset variable": (("digits.npz", "--labels", "", "--out", "new.csv"), "empty name"),
     "no points": (("digits.npz", "-n", "0", "--out", "new.csv"), "n=0"),
     "OUT is there": (("digits.npz", "--out", "there.csv"), "--force"),
     "OUT is the labels": (
@@ -234,7 +236,7 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "OUT is a folder": (("digits.npz", "--out", "folder.csv", "--force"), "folder.csv is a folder"),
     "OUT of another kind": (("digits.npz", "--out", "new.parquet"), ".csv"),
-    "nothing to write": (("digits.npz",), "nothing is written"),
+    "nothing to write": (("digits.npz",), "Add --into labels.csv"),
     "INTO of another kind": (("digits.npz", "--into", "new.parquet"), ".csv"),
     "INTO is an output": (("digits.npz", "--into", "output.csv"), "output.csv is an output of a2lp"),
     "INTO is no table": (("digits.npz", "--into", "there.csv"), "there.csv"),

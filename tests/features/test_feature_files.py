@@ -335,7 +335,7 @@ BAD_FILES: list[tuple[str, Callable[[Path], object], str]] = [
     ("x.npy", huge, r"claims shape \(400000000000, 3\) of float32, which is 4800000000000 bytes; found 48"),
     ("x.npy", npy_and("a,b\n1,2\n"), r"x\.csv: expected columns `label` and/or `file`.*`a`, `b`"),
     ("x.npy", npy_and(""), r"x\.csv: expected columns.*found nothing"),
-    ("x.npy", npy_and("label\n1\n2\n"), r"labels has shape \(2,\) and features has 4 rows"),
+    ("x.npy", npy_and("label\n1\n2\n"), r"x\.csv lies beside it and has 2 rows, and the array has 4"),
     ("x.npy", npy_and("label,file\na,1\nb,2,3\n"), r"x\.csv, line 3, has 3 cells"),
     ("x.npy", npy_and('label\n"a\nb\nc\n'), r"x\.csv, near line .* not CSV"),
     ("x.npy", npy_and(b"label\n\xff\n"), r"x\.csv cannot be read as a table of labels \(UTF-8 \.csv\)"),

@@ -484,7 +484,12 @@ def test_pickles_do_not_run_and_damaged_ones_are_refused(tmp_path: Path) -> None
     wrong(tmp_path / "tiered", "val_labels.pkl cannot be read as a pickle", split="val")
 
 
-@pytest.mark.parametrize("dump", [python2, pickle.dumps])
+def protocol5(content: Any) -> bytes:
+    """As Python 3.14 writes by default: arrays are byte arrays."""
+    return pickle.dumps(content, 5)
+
+
+@pytest.mark.parametrize("dump", [python2, pickle.dumps, protocol5])
 def test_large_pickles_stay_on_disk(tmp_path: Path, dump: Callable[[Any], bytes]) -> None:
     images = np.zeros((1000, 84, 84, 3), dtype=np.uint8)
     content = {"image_data": images, "class_dict": {"n01532829": list(range(1000))}}

@@ -29,7 +29,7 @@ def table(name: str, text: str) -> Path:
         "index,label\n2,wren\n0,auk\n",
         "filename;class\na.jpg;auk\nmore/c.jpg;wren\n",
         "sep=;\nImage;Category\na.jpg;auk\nmore/c.jpg;wren\n",
-        "path,label\na.jpg,auk\nmore/c.jpg,wren,far from the labels\na.jpg,auk,again\n",
+        "path,label\na.jpg,auk,\nmore/c.jpg,wren,,,\na.jpg,auk\n",
         "path,label,given\na.jpg,auk,true\nmore/c.jpg,wren,true\n",
         "path,label,how,why\na.jpg,auk\nb.jpg\nmore/c.jpg,wren,suggested,typical\n",
         "path,index,label\na.jpg,2,auk\nmore/c.jpg,0,wren\n",
@@ -67,7 +67,8 @@ BAD = {
     "no column": ("name,kind\na.jpg,auk\n", ["`name`, `kind`", "`label`"]),
     "no header": ("a.jpg,auk\nb.jpg,wren\n", ["`a.jpg`", "`path`"]),
     "empty": ("", ["nothing", "`label`"]),
-    "an unquoted comma": ("path,label\na.jpg,auk\nb, c.jpg,wren\n", ["`b`"]),
+    "an unquoted comma in a name": ("path,label\na.jpg,auk\nb, c.jpg,wren\n", ["line 3 has 3 cells", "quotes"]),
+    "an unquoted comma in a label": ("path,label\na.jpg,auk, young\nb.jpg,wren\n", ["line 2 has 3 cells", "2 columns"]),
     "a quote": ('path,label\n"a.jpg,auk\n', ["cannot be read"]),
 }
 
@@ -86,9 +87,13 @@ def test_what_is_wrong_is_named(here: Path, name: str) -> None:
 def test_files_that_are_no_table() -> None:
     Path("no.parquet").write_text("path,label")
     table("labels.xlsx", "")
+    Path("renamed.csv").write_bytes(b"PK\3\4\0\x81\x8d")
+    Path("zeros.csv").write_bytes(b"path,label\0")
     for name, words in {
         "no.parquet": "cannot be read as a table",
-        "labels.xlsx": "'.xlsx'",
+        "labels.xlsx": "'.xlsx'.*Save it as CSV",
+        "renamed.csv": "found binary data, such as a spreadsheet",
+        "zeros.csv": "found binary data",
         "nowhere.csv": "does not exist",
         "nowhere": "there is no folder nowhere",
     }.items():

@@ -17,7 +17,7 @@ STARRED = (
     "the column."
 )
 ASSUMPTIONS = {
-    "uniform": "uniform: assumes equally many queries of every class, as balanced tasks have.",
+    "uniform": "uniform: assumes or prefers equally many queries of every class, as balanced tasks have.",
     "base": "base: uses data of the base classes; compared only with other methods that do.",
     "names": "names: uses vectors of the class names; compared only with other methods that do.",
 }

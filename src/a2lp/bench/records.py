@@ -43,8 +43,8 @@ class Record:
     versions, hardware, commit, date
         The software, the machine and the time; see ``a2lp.environment.stamp``.
     uniform, uses_base, uses_names : bool
-        Whether the method assumes equally many queries of every class; whether it uses base classes, as statistics or
-        as weights trained on them; whether it used the vectors of class names.
+        Whether the method assumes or prefers equally many queries of every class; whether it uses base classes, as
+        statistics or as weights trained on them; whether it used the vectors of class names.
     limit : float or None
         The limit in seconds, if it stopped the cell.
     failed : str or None

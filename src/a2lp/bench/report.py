@@ -96,7 +96,7 @@ def _all_methods(standings: Sequence[Standing]) -> list[Figure]:
         if ranked is not None and len(ranked[0]) > 2:
             caption = (
                 f"Ranked on each of {ranked[1].n} tasks, 1 the best; those that did all tasks of all columns. "
-                "Black bars join methods whose mean ranks are within Nemenyi's critical difference at 5 %: these "
+                "Thick bars join methods whose mean ranks are within Nemenyi's critical difference at 5 %: these "
                 f"cannot be told apart. Friedman's test that all are equal: p = {ranked[1].p_value:.2g}."
             )
             figures.append(Figure(f"Ranks of methods {kind}", caption, plots.svg(plots.ranks, *ranked)))
@@ -104,8 +104,8 @@ def _all_methods(standings: Sequence[Standing]) -> list[Figure]:
     timed = {column: records for column, records in timed.items() if records}
     if timed and len({one.method for one in standings}) > 1:
         caption = (
-            "Up and to the left is better. Filled: uses data of the base classes. Square: assumes equally many "
-            "queries of every class."
+            "Up and to the left is better. Filled: uses data of the base classes. Square: assumes or prefers "
+            "equally many queries of every class."
         )
         figures.append(Figure("Accuracy against time", caption, plots.svg(plots.accuracy_and_time, timed)))
     return figures

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import sys
 import warnings
 from importlib.util import find_spec
+from inspect import cleandoc
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from a2lp._version import __version__
 from a2lp.cli.bench import bench
@@ -31,7 +34,22 @@ from a2lp.cli.train import train
 from a2lp.errors import A2LPError, A2LPWarning, DatasetError, install_command
 
 
-class _Group(TyperGroup):
+class _PlainFlags:
+    """A command whose help shows flags without a type: ``--force``, not ``--force <bool>``."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for each in params:
+            if getattr(each, "is_bool_flag", False) and each.metavar is None:
+                each.metavar = ""
+        return params
+
+
+class _Command(_PlainFlags, TyperCommand):
+    pass
+
+
+class _Group(_PlainFlags, TyperGroup):
     """Prints errors that users can correct as one paragraph; any other error is a bug and keeps its traceback.
 
     Warnings of the library, and what the bench and a cluster log, are notes on stderr.
@@ -52,12 +70,27 @@ class _Group(TyperGroup):
             keep_lines = isinstance(error, DatasetError)  # which shows trees of files
             typer.echo(f"error: {error}" if keep_lines else _paragraph(f"error: {error}"), err=True)
             raise typer.Exit(2) from error
+        except OSError as error:
+            if error.errno != errno.ENOSPC:  # of files, the library tells the name; this is what was printed
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at the end
+            typer.echo("error: the output cannot be written, since no space is left for it. Free some.", err=True)
+            raise typer.Exit(2) from error
         except KeyboardInterrupt as error:
             print_interruption(error)
             raise typer.Exit(EXIT_CODE) from error
         finally:
             for log in logs:
                 log.removeHandler(handler)
+
+
+def _unwrapped(text: str | None) -> str:
+    """A docstring with a line for each paragraph, which the terminal breaks where it ends."""
+    return "\n\n".join(_paragraph(each) for each in cleandoc(text or "").split("\n\n"))
+
+
+def _paragraph(text: str) -> str:
+    return " ".join(text.split())
 
 
 app = typer.Typer(
@@ -74,7 +107,7 @@ _COMMANDS = {
 }
 for _heading, _runs in _COMMANDS.items():
     for _run in _runs:
-        app.command(rich_help_panel=_heading)(_run)
+        app.command(cls=_Command, help=_unwrapped(_run.__doc__), rich_help_panel=_heading)(_run)
 
 
 def _print_version(wanted: bool) -> None:
@@ -107,14 +140,11 @@ All commands: a2lp --help
 def _options(context: typer.Context, version: Version = False) -> None:
     if context.invoked_subcommand is None:
         typer.echo(START.format(version=__version__), nl=False)
-        needed = {"images": "onnxruntime", "serve": "starlette"}
-        missing = [extra for extra, package in needed.items() if find_spec(package) is None]
+        needed = {"images": ("photos", "onnxruntime"), "serve": ("the page", "starlette")}
+        missing = {extra: what for extra, (what, package) in needed.items() if find_spec(package) is None}
         if missing:
-            typer.echo(f"For photos and for the page, install more first: {install_command(','.join(missing))}")
-
-
-def _paragraph(text: str) -> str:
-    return " ".join(text.split())
+            wanted = " and ".join(missing.values())
+            typer.echo(f"For {wanted}, install more first: {install_command(','.join(missing))}")
 
 
 def _show_warning(

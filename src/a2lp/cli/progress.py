@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from rich import progress
@@ -22,7 +22,8 @@ def bar_on_stderr() -> Iterator[tuple[Console, progress.Progress, progress.TaskI
     console = Console(stderr=True, highlight=False)
     text, counts = progress.TextColumn("{task.description}"), progress.MofNCompleteColumn()
     columns = (text, progress.BarColumn(), counts, progress.TimeElapsedColumn(), progress.TimeRemainingColumn())
-    with progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    bar = progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    with bar if console.is_terminal else nullcontext():  # rich 13 ends a bar that is disabled with an empty line
         yield console, bar, bar.add_task("", total=None)
 
 
@@ -33,6 +34,7 @@ def progress_of_steps() -> Iterator[Callable[[str, int, int], None]]:
     Where stderr is not a terminal, a line says every ten seconds how far it is.
     """
     with bar_on_stderr() as (console, bar, task):
+        bar.update(task, description="starting")
         step, looked_up, lines = "", 0, _Lines()
 
         def report(what: str, done: int, total: int) -> None:

@@ -74,6 +74,8 @@ def suggest(
     if into is not None or out is not None:
         typer.echo(f"Next: fill in the column label of {into or out}, then{paths_again(source)}")
         typer.echo(f"    {classify_command(source, tables, how, names, text)}")
+        if sheet is None and task.points.paths is not None:
+            typer.echo("To see the pictures and type beside them, add --sheet sheet.html.")
     if sheet is not None:
         saved = sheet_table(sheet)
         typer.echo(

@@ -15,7 +15,7 @@ from a2lp.features.parquet_files import read_parquet, write_parquet
 from a2lp.features.parts import is_parts, read_parts
 from a2lp.features.pickle_files import read_pickle
 from a2lp.features.safetensors_files import read_safetensors, write_safetensors
-from a2lp.files import check_file, check_target, exists, reading, reason
+from a2lp.files import check_file, check_target, exists, extension, reading, reason
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _unknown(path: Path) -> A2LPError:
         hint = f"Name one in it, such as {inside[0]}." if inside else "There is none in it."
         return FeatureFileError(f"{path} is a folder; expected a feature file ({_EXTENSIONS}). {hint}")
     hint = " A .csv belongs to the .npy beside it: name that one." if path.suffix == ".csv" else ""
-    return FeatureFileError(f"{path} has the extension {path.suffix!r}; expected a file, {_EXTENSIONS}.{hint}")
+    return FeatureFileError(f"{path} {extension(path)}; expected a file, {_EXTENSIONS}.{hint}")
 
 
 def _check_beginning(path: Path, kind: Format) -> None:

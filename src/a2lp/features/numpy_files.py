@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from a2lp import npz
-from a2lp.checks import listed
+from a2lp.checks import counted, listed
 from a2lp.errors import InputError
 from a2lp.features.feature_set import FeatureSet
 from a2lp.files import parse_json, read_json, read_text, replacing, write_text
@@ -47,7 +47,7 @@ def read_npy(path: Path) -> Fields:
     fields: Fields = {"features": npz.read_npy(path, "a NumPy array (.npy)", _MAPPED)}
     table, about, text = (path.with_suffix(end) for end in (".csv", ".about.json", TEXT_END))
     if table.exists():
-        fields |= _read_csv(table)
+        fields |= _read_csv(table, len(np.atleast_1d(fields["features"])))
     if about.exists():
         fields |= classes_and_about(read_json(about, "class names and a description (JSON)"), about.name)
     if text.exists():
@@ -99,7 +99,7 @@ def classes_and_about(values: Any, what: str) -> Fields:
     return {key: values[key] for key in ("classes", "about") if values.get(key) is not None}
 
 
-def _read_csv(path: Path) -> Fields:
+def _read_csv(path: Path, n: int) -> Fields:
     reader = csv.reader(io.StringIO(read_text(path, "a table of labels (UTF-8 .csv)"), newline=""), strict=True)
     try:
         header, *rows = [(reader.line_num, row) for row in reader if row] or [(0, [])]
@@ -114,4 +114,9 @@ def _read_csv(path: Path) -> Fields:
     found = {key: names.index(column) for key, column in columns.items() if column in names}
     if not found:
         raise InputError(f"{path.name}: expected columns `label` and/or `file` in line 1; found {listed(names)}.")
+    if len(rows) != n:
+        raise InputError(
+            f"{path.name} lies beside it and has {counted(len(rows), 'row')}, and the array has {n}; a .csv of that "
+            "name holds the labels of all rows, or their files. Correct it, or rename it if it is something else."
+        )
     return {key: [row[i] for _, row in rows] for key, i in found.items()}

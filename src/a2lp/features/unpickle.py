@@ -208,7 +208,7 @@ class RestrictedUnpickler(pickle._Unpickler):
         data = self.read(length)
         if len(data) < length:  # Python's own version allocates the memory before it checks this
             raise EOFError("a byte array is cut short")
-        self.append(bytearray(data))
+        self.append(data if isinstance(data, memoryview) else bytearray(data))  # a long one stays on disk
 
     dispatch = pickle._Unpickler.dispatch | {
         pickle.BYTEARRAY8[0]: _load_bytearray,

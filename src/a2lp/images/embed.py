@@ -251,7 +251,7 @@ def _gather(
     rows = [row for row, digest in enumerate(digests) if digest in vectors]
     if not rows:
         first, reason = next(iter(about["skipped"].items()))
-        raise InputError(f"none of the {len(images)} images of {images.name!r} can be read, such as {first}: {reason}.")
+        raise InputError(f"none of the {len(images)} images can be read, such as {first}: {reason}.")
     features = np.stack([vectors[str(digests[row])] for row in rows])
     labels = None if images.labels is None else images.labels[rows]
     files = tuple(images.files[row] for row in rows)

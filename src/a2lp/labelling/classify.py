@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from a2lp.checks import RULES, require_name, require_number, shown
+from a2lp.checks import RULES, require_name, require_number, require_whole, shown
 from a2lp.errors import InputError
 from a2lp.labelling.inputs import read_inputs
 from a2lp.labelling.labelled import Labelled
@@ -112,7 +112,7 @@ def label(
     >>> list(result[100])
     ['index', 'label', 'confidence', 'second', 'margin', 'reached', 'nearest', 'given', 'how', 'novelty']
     """
-    check_options(method, abstain, reject, target)
+    check_options(method, abstain, reject, target, seed)
     named = {"classes": classes, "prototypes": prototypes}
     given = read_inputs(embeddings, labels, keys, key, embedding or Embedding(device=device), progress, how, **named)
     where = {"folder": folder, "memory_limit": memory_limit, "device": device, "cluster": cluster}
@@ -132,9 +132,14 @@ def label(
 
 
 def check_options(
-    method: str = "auto", abstain: float | None = None, reject: float | None = None, target: float | None = None
+    method: str = "auto",
+    abstain: float | None = None,
+    reject: float | None = None,
+    target: float | None = None,
+    seed: int = 0,
 ) -> None:
     """Refuse at the start what would be refused later."""
+    require_whole("seed", seed, 0, "Leave it out, or take 0.")
     require_name("method", method, METHODS)
     if target is not None:
         rule = "above 0 and at most 1"

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from a2lp.arrays import NDArray
-from a2lp.checks import listed, shown
+from a2lp.checks import counted, listed, shown
 from a2lp.errors import A2LPWarning, InputError
 from a2lp.files import exists
 from a2lp.labelling.class_folders import by_content, class_folders, digest
@@ -100,6 +100,8 @@ def read_task(where: Where | Sequence[Where], points: Points, *, need_choice: bo
     """
     found = _Labels(points)
     places = [where] if isinstance(where, str | Path) else list(where)
+    if "" in places:  # an unset variable of a shell; as a path it would be the current folder
+        raise InputError("labels have an empty name; expected a table or a folder. Name one, or leave the option out.")
     for place in map(Path, places):
         if place.is_dir():
             _add_folders(found, place)
@@ -188,8 +190,8 @@ def _by_index(path: Path, rows: Iterable[Row], n: int) -> dict[str, int]:
     for row in rows:
         if not (re.fullmatch("[0-9]{1,18}", row.key) and int(row.key) < n):
             raise InputError(
-                f"{path}, {row.place}: index {shown(row.key)} is no row of the source, whose {n} rows are 0 to {n - 1}."
-                " Correct it, or remove the line."
+                f"{path}, {row.place}: index {shown(row.key)} is no row of the source, which has {counted(n, 'row')}, "
+                f"from 0 to {n - 1}. Correct it, or remove the line."
             )
         row_of[row.key] = int(row.key)
     return row_of

@@ -13,7 +13,7 @@ import numpy as np
 from a2lp import npz
 from a2lp.arrays import NDArray
 from a2lp.checks import listed, require_distinct, shown
-from a2lp.errors import A2LPWarning, InputError, ShapeError
+from a2lp.errors import A2LPWarning, InputError, ShapeError, install_command
 from a2lp.features import FeatureSet, load
 from a2lp.files import read_text
 from a2lp.labelling.labels import Task, check_classes, read_task
@@ -103,7 +103,7 @@ def find_names(
         raise InputError(f"{len(classes)} classes are named, and the source has no vectors of their names. {_BRING}.")
     raise InputError(
         f"{len(classes)} classes are named, and the backbone {how.backbone!r} has no text encoder. Use one that has: "
-        f"pip install 'a2lp[clip]', then --backbone {OPEN_CLIP}ViT-B-32 --weights FILE. Or embed the images yourself "
+        f"{install_command('clip')}, then --backbone {OPEN_CLIP}ViT-B-32 --weights FILE. Or embed the images yourself "
         f"with any vision-language model, and classify the file of their vectors. {_BRING}."
     )
 
@@ -122,8 +122,8 @@ def read_named_task(
     places = [labels] if isinstance(labels, str | Path) else list(labels)
     if need_choice and found is None and not places:
         raise InputError(
-            "there are neither labels nor names of classes. Give a few labels with --labels FILE, or the names with "
-            f"--names FILE. {_BRING}."
+            "there are neither labels nor names of classes. Give a few labels with --labels FILE, which "
+            f"`a2lp suggest` begins; or the names with --names FILE. {_BRING}."
         )
     task = read_task(places, points, need_choice=need_choice and found is None)
     named = own_names(found, names, text, task.labels)

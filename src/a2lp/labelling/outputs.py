@@ -17,7 +17,7 @@ from urllib.parse import quote
 from a2lp._version import __version__
 from a2lp.errors import InputError
 from a2lp.features.parquet_files import arrow
-from a2lp.files import check_target, replacing, writing
+from a2lp.files import check_target, extension, replacing, writing
 from a2lp.labelling import folders
 from a2lp.labelling.labelled import Labelled
 from a2lp.labelling.tables import escaped
@@ -106,7 +106,7 @@ def check_output(
         return
     if path.suffix.lower() not in TABLES:
         raise InputError(
-            f"{path} has the extension {path.suffix!r}; labels are written as {', '.join(TABLES)} (Label Studio), or "
+            f"{path} {extension(path)}; labels are written as {', '.join(TABLES)} (Label Studio), or "
             f"into a folder for each class: for that, end the name with a slash, {path}{os.sep}"
         )
     if link:

@@ -138,6 +138,8 @@ def find_points(source: str | Path) -> Points:
     """The points of a source; images are listed, not read."""
     if str(source) == STDIN:
         return listed_images(_lines(sys.stdin.read()))
+    if str(source) == "":  # an unset variable of a shell; as a path it would be the current folder
+        raise InputError("the source is empty text; expected a folder of images or a feature file. Name one.")
     path = Path(source)
     if path.is_dir() and not is_parts(path):
         return _folder(path)

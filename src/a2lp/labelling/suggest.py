@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from a2lp.checks import require_whole
 from a2lp.errors import InputError
 from a2lp.files import check_target, exists, write_text
 from a2lp.labelling.hints import classify_command, sheet_table
@@ -69,6 +70,7 @@ def suggest(
     20
     """
     check_amounts(n, audits)
+    require_whole("seed", seed, 0, "Leave it out, or take 0.")
     named = {"classes": classes, "prototypes": prototypes}
     given = read_inputs(
         embeddings, labels, keys, key, embedding or Embedding(device=device), progress, need_choice=False, **named
@@ -122,10 +124,14 @@ def suggest_files(
         Decides between points of equal gain, and draws the audits.
     """
     check_amounts(n, audits)
+    require_whole("seed", seed, 0, "Leave it out, or take 0.")
     tables = [labels] if isinstance(labels, str | Path) else list(labels)
     filled = [*tables, *(table for table in (into, out) if table is not None)]  # what will hold labels
     if into is None and out is None and sheet is None:
-        raise InputError("nothing is written: name a table of labels (into), a new table (out), or a page (sheet).")
+        raise InputError(
+            "the suggestions would be written nowhere. Add --into labels.csv, a table that gets a line for each, or "
+            "--sheet PAGE.html, a page with pictures, or --out FILE, a new table (in Python: into, sheet, out)."
+        )
     if into is not None:
         tables = [*tables, into] if exists(into) else tables
         check_target(into, (".csv", ".tsv"), "a table of labels", force=True)

@@ -7,14 +7,15 @@ import csv
 import io
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from a2lp.checks import listed, shown
+from a2lp.checks import counted, listed, shown
 from a2lp.errors import A2LPError, InputError
 from a2lp.features.parquet_files import arrow
 from a2lp.features.parquet_footer import claimed_bytes
-from a2lp.files import TEXT_BYTES, check_file, exists, reading, replacing, writing
+from a2lp.files import TEXT_BYTES, check_file, exists, extension, reading, replacing, writing
 from a2lp.npz import check_growth
 
 KEYS = ("path", "file", "filename", "image", "id", "index")
@@ -63,12 +64,18 @@ def read_table(path: Path) -> Table:
     check_file(path, f"{EXPECTED} with the columns path,label", error=InputError)
     if path.suffix.lower() not in TABLES:
         raise InputError(
-            f"{path} has the extension {path.suffix!r}; labels are read from {', '.join(TABLES)}, or a folder."
+            f"{path} {extension(path)}; labels are read from {', '.join(TABLES)}, or a folder. Save it as CSV."
         )
     remedy = "Save it again, for example as CSV with UTF-8."
     with reading(path, EXPECTED, most=TEXT_BYTES, remedy=remedy, error=InputError):
         names, lines = (_read_parquet if path.suffix.lower() == ".parquet" else _read_csv)(path)
         names = [name.strip().lower() for name in names]
+        for place, line in lines:
+            if any(str(cell).strip() for cell in line[len(names) :]):  # a label with a comma would lose its end
+                raise InputError(
+                    f"{place} has {len(line)} cells, and the first line names {counted(len(names), 'column')}. Put a "
+                    'label that has the delimiter in it in quotes, as in "auk, young".'
+                )
         key = next((name for name in KEYS if name in names), None)
         label = next((name for name in LABELS if name in names), None)
         if key is None or label is None:
@@ -205,10 +212,12 @@ def _decoded(data: bytes) -> tuple[str, str]:
     """Text in the encodings that spreadsheets write (UTF-8, UTF-16, or the Windows code page), and the encoding."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return data.decode("utf-16"), "utf-16"
-    try:
-        return data.decode("utf-8-sig"), "utf-8-sig" if data.startswith(codecs.BOM_UTF8) else "utf-8"
-    except UnicodeDecodeError:
-        return data.decode("cp1252"), "cp1252"
+    for encoding in ("utf-8-sig" if data.startswith(codecs.BOM_UTF8) else "utf-8", "cp1252"):
+        with suppress(UnicodeDecodeError):
+            text = data.decode(encoding)
+            if "\0" not in text:
+                return text, encoding
+    raise InputError("expected text, found binary data, such as a spreadsheet (.xlsx). Save it as CSV with UTF-8.")
 
 
 def _delimiter(text: str) -> tuple[str, int]:

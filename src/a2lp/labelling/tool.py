@@ -73,7 +73,7 @@ def classify_files(
         As in ``a2lp.label``: ``method``, ``abstain``, ``reject``, ``target``, ``seed``, ``folder``,
         ``memory_limit``, ``cluster``.
     """
-    checked = ("method", "abstain", "reject", "target")
+    checked = ("method", "abstain", "reject", "target", "seed")
     check_options(**{name: value for name, value in options.items() if name in checked})
     check_not_labels(out, [labels] if isinstance(labels, str | Path) else labels)
     how = how or Embedding()

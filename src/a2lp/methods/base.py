@@ -77,7 +77,7 @@ class Method(ABC):
 
     @property
     def uniform(self) -> bool:
-        """Whether the method, with these parameters, assumes equally many queries of every class."""
+        """Whether the method, with these parameters, assumes or prefers equally many queries of every class."""
         return self.assumes_uniform or getattr(self, "marginal", None) == "uniform"
 
     @property

@@ -13,7 +13,7 @@ import numpy as np
 
 from a2lp.arrays import chunks
 from a2lp.checks import shown
-from a2lp.errors import InputError
+from a2lp.errors import InputError, install_command
 from a2lp.files import reason
 from a2lp.pool.neighbours import NdArray, unit_rows
 from a2lp.preprocess import l2
@@ -39,7 +39,7 @@ def choose(device: Any, shape: tuple[int, int]) -> Any:
     if device == "cpu" or (device == "auto" and (shape[0] < _PAYS or find_spec("torch") is None)):
         return None
     if find_spec("torch") is None:
-        raise InputError(f"device={shown(device)} needs torch. Install a2lp[torch], or use device='cpu'.")
+        raise InputError(f"device={shown(device)} needs torch: {install_command('torch')}. Or use device='cpu'.")
     import torch
 
     if device == "auto":

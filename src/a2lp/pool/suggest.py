@@ -34,7 +34,7 @@ from functools import cached_property
 
 import numpy as np
 
-from a2lp.checks import RULES, require_number, require_whole
+from a2lp.checks import RULES, counted, require_number, require_whole
 from a2lp.errors import InputError
 from a2lp.pool.calibrate import need_power
 from a2lp.pool.confidence import Assessment
@@ -239,7 +239,7 @@ def _reasons(near: Kinship, rows: NdArray, given: NdArray, answer: PoolAnswer | 
     margins = None if answer is None else _margins(answer.probabilities[rows])
     reasons = []
     for place, row in enumerate(rows.tolist()):
-        reason = f"typical of {counts[row]} points near it" if counts[row] > 0 else "apart from all others"
+        reason = f"typical of {counted(counts[row], 'point')} near it" if counts[row] > 0 else "apart from all others"
         if answer is not None and margins is not None:
             reason += f", {_doubt(answer, row, float(margins[place]))}"
         reasons.append(reason)

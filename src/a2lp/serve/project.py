@@ -119,7 +119,8 @@ def usual_folder(source: str) -> Path:
     path = Path(source)
     if not path.exists():
         raise InputError(
-            f"{source!r} is not a file or folder with a place for a project beside it. Name one with --project DIR."
+            f"there is no file or folder {source!r} here ({Path.cwd()}), beside which its project could lie. Correct "
+            "the name, or, for a bundled set, choose a place with --project DIR."
         )
     path = Path(os.path.normpath(Path.cwd() / path))  # a link keeps its own name
     return path.with_name(path.name + ".a2lp")
