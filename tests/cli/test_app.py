@@ -36,7 +36,7 @@ def test_help_has_the_commands_in_the_order_of_need() -> None:
 def test_help_is_text_for_the_terminal() -> None:
     """Paragraphs end where the terminal does, not where the source has a line end; flags take no value."""
     text = CliRunner().invoke(app, ["classify", "--help"], terminal_width=300, env={"COLUMNS": "300"}).stdout
-    assert "reached, nearest (the closest labelled example)" in text
+    assert "reached, nearest (the most similar labelled example)" in text
     assert "<bool>" not in text and "--force" in text
 
 
