@@ -1,4 +1,4 @@
-"""Long sessions in one process: memory, threads and descriptors do not grow, and answers are those from scratch."""
+"""Long runs in one process: memory, threads and descriptors do not grow, and answers are those from scratch."""
 
 from __future__ import annotations
 

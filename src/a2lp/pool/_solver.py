@@ -130,6 +130,21 @@ def arrange(indptr, indices, weights, scale, order, place, starts, columns, data
 
 
 @_exact
+def _fill(indptr, indices, queue, length, part):
+    """Give every point that a path connects with the first ``length`` of the queue the part of the nearest of them."""
+    first = 0
+    while first < length:
+        i = queue[first]
+        first += 1
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            if part[j] == -1:
+                part[j] = part[i]
+                queue[length] = j
+                length += 1
+
+
+@_exact
 def nearest_seed(indptr, indices, seeds, cell):
     """For each point the number of the seed that is fewest edges away; -1 if no path leads to one."""
     n = len(indptr) - 1
@@ -140,16 +155,7 @@ def nearest_seed(indptr, indices, seeds, cell):
         cell[seeds[number]] = number
         queue[length] = seeds[number]
         length += 1
-    first = 0
-    while first < length:
-        i = queue[first]
-        first += 1
-        for e in range(indptr[i], indptr[i + 1]):
-            j = indices[e]
-            if cell[j] == -1:
-                cell[j] = cell[i]
-                queue[length] = j
-                length += 1
+    _fill(indptr, indices, queue, length, cell)
 
 
 @_exact
@@ -164,16 +170,7 @@ def components(indptr, indices, part):
             continue
         part[seed] = count
         queue[0] = seed
-        first, length = 0, 1
-        while first < length:
-            i = queue[first]
-            first += 1
-            for e in range(indptr[i], indptr[i + 1]):
-                j = indices[e]
-                if part[j] == -1:
-                    part[j] = count
-                    queue[length] = j
-                    length += 1
+        _fill(indptr, indices, queue, 1, part)
         count += 1
     return count
 
